@@ -1,0 +1,34 @@
+//! One server in the inventory: what people say about it, what is wanted, what is done, what is known.
+//!
+//! The records are JSON under the keys of [`keys`], each with one writer. Reading a spec finds every
+//! fault at once; nothing here talks to a machine.
+
+mod capacity;
+mod condition;
+mod driver;
+pub mod keys;
+mod limits;
+mod op;
+mod phase;
+mod policy;
+mod power;
+mod records;
+mod status;
+
+pub use capacity::ResourceCapacity;
+pub use condition::{
+    ConditionStatus, ConditionType, HostCondition, find_condition, is_true, set_condition,
+};
+pub use driver::{
+    Abilities, DriverKind, DriverSpec, OnReset, PowerInterface, TlsVerify, driver_settings,
+};
+pub use limits::{LimitOverrides, Limits};
+pub use op::{Cause, HostOp, Intent, OpKind, PendingEffect, PowerCall, Switch, TestStage};
+pub use phase::{Phase, State};
+pub use policy::{HostPolicy, NodeAtOff, OnUnexpectedOff, OnUnexpectedOn, Permission};
+pub use power::{Power, PowerReading, PublicPower};
+pub use records::{EventRing, HostEvent, HostMetrics, MAX_EVENTS};
+pub use status::{
+    BareMetalNodeStatus, BlockCause, BmcBlocked, BootProof, BootProofBy, DriverFallback, Failure,
+    HostIdentity, PowerAction, Presence, PresenceReading, Quarantine,
+};
