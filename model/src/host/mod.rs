@@ -9,6 +9,7 @@ mod driver;
 pub mod keys;
 mod limits;
 mod op;
+mod overlay;
 mod phase;
 mod policy;
 mod power;
@@ -16,14 +17,11 @@ mod records;
 mod status;
 
 pub use capacity::ResourceCapacity;
-pub use condition::{
-    ConditionStatus, ConditionType, HostCondition, find_condition, is_true, set_condition,
-};
-pub use driver::{
-    Abilities, DriverKind, DriverSpec, OnReset, PowerInterface, TlsVerify, driver_settings,
-};
+pub use condition::{ConditionStatus, ConditionType, HostCondition, find_condition, is_true, set_condition};
+pub use driver::{Abilities, DriverKind, DriverSpec, OnReset, PowerInterface, TlsVerify, driver_settings};
 pub use limits::{LimitOverrides, Limits};
 pub use op::{Cause, HostOp, Intent, OpKind, PendingEffect, PowerCall, Switch, TestStage};
+pub use overlay::{Acknowledgement, Admin, Hold};
 pub use phase::{Phase, State};
 pub use policy::{HostPolicy, NodeAtOff, OnUnexpectedOff, OnUnexpectedOn, Permission};
 pub use power::{Power, PowerReading, PublicPower};

@@ -64,10 +64,15 @@ impl OpKind {
 pub enum Cause {
     /// The autoscaler's decision.
     #[serde(rename_all = "camelCase")]
-    Intent { intent: String, decision: String },
+    Intent {
+        intent: String,
+        decision: String,
+    },
     /// A request by hand, in the host's spec.
     #[serde(rename_all = "camelCase")]
-    Manual { by: String },
+    Manual {
+        by: String,
+    },
     /// A policy for a machine that was switched by somebody else.
     Drift,
     /// The host's record is being deleted.
@@ -255,10 +260,9 @@ impl PowerCall {
     pub const fn is_off(self) -> bool {
         match self {
             Self::GracefulOff { .. } | Self::ForceOff { .. } | Self::PowerCycle { .. } => true,
-            Self::SetBoot { .. }
-            | Self::PowerOn { .. }
-            | Self::WolBurst { .. }
-            | Self::ResetBmc { .. } => false,
+            Self::SetBoot { .. } | Self::PowerOn { .. } | Self::WolBurst { .. } | Self::ResetBmc { .. } => {
+                false
+            }
         }
     }
 

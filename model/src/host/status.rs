@@ -74,6 +74,9 @@ pub struct BareMetalNodeStatus {
     pub serving_since: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub off_since: Option<Timestamp>,
+    /// Since when the node of a ready host is not Ready or gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_ready_since: Option<Timestamp>,
     /// Power-on requests of the last 24 hours.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub starts: Vec<Timestamp>,
@@ -100,9 +103,9 @@ pub struct BareMetalNodeStatus {
     /// The intent that failed or was given up; it starts nothing a second time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent_intent: Option<String>,
-    /// The request of a person that was given up; the same request starts nothing a second time.
+    /// The last acknowledgement by a person that was acted on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub acknowledged: Option<String>,
+    pub acknowledged: Option<Timestamp>,
     /// When this host last came up on our request after a proved off: Wake-on-LAN cannot show it
     /// otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -149,6 +152,7 @@ impl BareMetalNodeStatus {
             off_proved_at: None,
             serving_since: None,
             off_since: None,
+            not_ready_since: None,
             starts: Vec::new(),
             failures: Vec::new(),
             backoff_count: 0,
