@@ -60,7 +60,17 @@ pub fn enrol(name: &str, seen: &Evidence, now: Timestamp) -> Step {
 pub fn step(state: &HostState, seen: &Evidence, now: Timestamp) -> Step {
     let mut turn = Turn::new(state, seen, now);
     match seen.leadership {
-        Leadership::Follower => return turn.stay_by(Rule::Follower, "0 effects: another process leads"),
+        Leadership::Follower => {
+            return Step {
+                state: state.clone(),
+                from: state.status.phase,
+                rule: Rule::Follower,
+                effects: Vec::new(),
+                reason: "0 effects: another process leads".into(),
+                wake: None,
+                gone: false,
+            };
+        }
         Leadership::Leader { .. } => {}
     }
     turn.observe();
