@@ -4,12 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Timestamp;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum ConditionStatus {
-    True,
-    False,
-    Unknown,
-}
+pub use crate::condition::ConditionStatus;
 
 /// What a host can report. Each but `Ready` and `BMCReachable` is a trouble when it is `True`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -1,48 +1,36 @@
 //! Ways to switch one machine: which there are, what each can do, and how a host configures them.
 
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The seed's `powerInterface`: the main way to reach a host's power.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PowerInterface {
-    Redfish,
-    Ipmi,
-    Wol,
+use crate::field::choice;
+
+choice! {
+    /// The seed's `powerInterface`: the main way to reach a host's power.
+    pub enum PowerInterface("a power interface") {
+        Redfish = "redfish",
+        Ipmi = "ipmi",
+        Wol = "wol",
+    }
 }
 
-/// All drivers, the seed's three among them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DriverKind {
-    Redfish,
-    Ipmi,
-    Wol,
-    /// `muster agent` on the host: says hello, powers off on a signed one-time token.
-    Agent,
-    /// A signed call to something else: a smart plug, a PDU, a home automation.
-    Webhook,
-    /// Records what it would have done.
-    DryRun,
+choice! {
+    /// All drivers, the seed's three among them.
+    pub enum DriverKind("a power driver") {
+        Redfish = "redfish",
+        Ipmi = "ipmi",
+        Wol = "wol",
+        /// `muster agent` on the host: says hello, powers off on a signed one-time token.
+        Agent = "agent",
+        /// A signed call to something else: a smart plug, a PDU, a home automation.
+        Webhook = "webhook",
+        /// Records what it would have done.
+        DryRun = "dry-run",
+    }
 }
 
 impl DriverKind {
-    pub const ALL: [Self; 6] =
-        [Self::Redfish, Self::Ipmi, Self::Wol, Self::Agent, Self::Webhook, Self::DryRun];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Redfish => "redfish",
-            Self::Ipmi => "ipmi",
-            Self::Wol => "wol",
-            Self::Agent => "agent",
-            Self::Webhook => "webhook",
-            Self::DryRun => "dry-run",
-        }
-    }
-
     /// What a driver of this kind can do where nothing was discovered yet. A probe may take away from
     /// it (a BMC without graceful shutdown) and never adds.
     pub const fn abilities(self) -> Abilities {
@@ -69,12 +57,6 @@ impl DriverKind {
             Self::Agent => Abilities { graceful_off: true, ..NONE },
             Self::Webhook => Abilities { on: true, force_off: true, read_power: true, ..NONE },
         }
-    }
-}
-
-impl fmt::Display for DriverKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 
@@ -127,19 +109,20 @@ impl OnReset {
     }
 }
 
-/// How the identity of a BMC is checked before anything secret is sent to it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum TlsVerify {
-    /// A key seen at first contact and approved by a person.
-    #[default]
-    Pin,
-    /// Certificates signed by the configured authority.
-    Ca,
-    /// Certificates that public authorities sign.
-    Webpki,
-    /// Anything is accepted. Raises a condition.
-    Insecure,
+choice! {
+    /// How the identity of a BMC is checked before anything secret is sent to it.
+    #[derive(Default)]
+    pub enum TlsVerify("a way to verify a BMC") {
+        /// A key seen at first contact and approved by a person.
+        #[default]
+        Pin = "pin",
+        /// Certificates signed by the configured authority.
+        Ca = "ca",
+        /// Certificates that public authorities sign.
+        Webpki = "webpki",
+        /// Anything is accepted. Raises a condition.
+        Insecure = "insecure",
+    }
 }
 
 /// One entry of a host's ordered driver list.

@@ -3,6 +3,7 @@
 //! The records are JSON under the keys of [`keys`], each with one writer. Reading a spec finds every
 //! fault at once; nothing here talks to a machine.
 
+mod address;
 mod capacity;
 mod condition;
 mod driver;
@@ -13,9 +14,12 @@ mod overlay;
 mod phase;
 mod policy;
 mod power;
+mod read;
 mod records;
+mod spec;
 mod status;
 
+pub use address::{AddressError, MacAddress, MgmtAddress};
 pub use capacity::ResourceCapacity;
 pub use condition::{ConditionStatus, ConditionType, HostCondition, find_condition, is_true, set_condition};
 pub use driver::{Abilities, DriverKind, DriverSpec, OnReset, PowerInterface, TlsVerify, driver_settings};
@@ -26,6 +30,7 @@ pub use phase::{Phase, State};
 pub use policy::{HostPolicy, NodeAtOff, OnUnexpectedOff, OnUnexpectedOn, Permission};
 pub use power::{Power, PowerReading, PublicPower};
 pub use records::{EventRing, HostEvent, HostMetrics, MAX_EVENTS};
+pub use spec::{BareMetalNodeSpec, MatchBy, NodeMatch};
 pub use status::{
     BareMetalNodeStatus, BlockCause, BmcBlocked, BootProof, BootProofBy, DriverFallback, Failure,
     HostIdentity, PowerAction, Presence, PresenceReading, Quarantine,

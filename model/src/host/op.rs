@@ -2,22 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Timestamp;
+use crate::{Timestamp, field::choice};
 
-/// On or off, as somebody wants it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Switch {
-    On,
-    Off,
-}
-
-impl Switch {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::On => "on",
-            Self::Off => "off",
-        }
+choice! {
+    /// On or off, as somebody wants it.
+    pub enum Switch("a power state to ask for") {
+        On = "on",
+        Off = "off",
     }
 }
 

@@ -2,26 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Timestamp;
+use crate::{Timestamp, field::choice};
 
-/// Under anything but `normal` controllers observe and never act.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Admin {
-    #[default]
-    Normal,
-    Maintenance,
-    /// Not even probed.
-    Disabled,
-}
-
-impl Admin {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Normal => "normal",
-            Self::Maintenance => "maintenance",
-            Self::Disabled => "disabled",
-        }
+choice! {
+    /// Under anything but `normal` controllers observe and never act.
+    #[derive(Default)]
+    pub enum Admin("an administrative state") {
+        #[default]
+        Normal = "normal",
+        Maintenance = "maintenance",
+        /// Not even probed.
+        Disabled = "disabled",
     }
 }
 
