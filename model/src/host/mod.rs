@@ -6,6 +6,7 @@
 mod address;
 mod capacity;
 mod condition;
+pub mod csv;
 mod driver;
 pub mod keys;
 mod limits;
@@ -18,10 +19,13 @@ mod read;
 mod records;
 mod spec;
 mod status;
+pub mod sync;
+pub mod unique;
 
 pub use address::{AddressError, MacAddress, MgmtAddress};
 pub use capacity::ResourceCapacity;
 pub use condition::{ConditionStatus, ConditionType, HostCondition, find_condition, is_true, set_condition};
+pub use csv::NamedHost;
 pub use driver::{Abilities, DriverKind, DriverSpec, OnReset, PowerInterface, TlsVerify, driver_settings};
 pub use limits::{LimitOverrides, Limits};
 pub use op::{Cause, HostOp, Intent, OpKind, PendingEffect, PowerCall, Switch, TestStage};
