@@ -255,43 +255,63 @@ fn check(state: &HostState, seen: &Evidence, done: &Step) -> Result<(), TestCase
         }
     }
     if done.effects.iter().any(|effect| effect.kind == EffectKind::OutOfServiceTaint) {
-        prop_assert!(
-            !readable(seen) || matches!(&seen.power, Known::Value { value, .. } if value.power == Power::Off)
-        );
+        let off = matches!(&seen.power, Known::Value { value, .. } if value.power == Power::Off);
+        prop_assert!(!readable(seen) || off, "taint without proof: {}", done.reason);
     }
     Ok(())
 }
 
+/// The generators are large: they get a stack of their own.
+fn with_stack(test: impl FnOnce() + Send + 'static) {
+    let thread = std::thread::Builder::new().stack_size(64 << 20).spawn(test).expect("a thread");
+    if let Err(panic) = thread.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+/// Total, deterministic, and never against the rules, on any state and evidence.
+#[test]
+fn any_state_and_evidence() {
+    with_stack(|| {
+        proptest!(ProptestConfig::with_cases(3000), |(state in any_state(), seen in any_evidence())| {
+            let done = step(&state, &seen, at(NOW));
+            prop_assert_eq!(&step(&state, &seen, at(NOW)), &done);
+            check(&state, &seen, &done)?;
+            // What is stored can be read back.
+            let text = serde_json::to_string(&done.state).expect("a state is JSON");
+            prop_assert_eq!(serde_json::from_str::<HostState>(&text).expect("and back"), done.state);
+        });
+    });
+}
+
+/// Whoever does not lead does nothing, and what is frozen has no effect.
+#[test]
+fn no_effects_without_leave() {
+    with_stack(|| {
+        proptest!(ProptestConfig::with_cases(1000), |(state in any_state(), seen in any_evidence())| {
+            let mut seen = seen;
+            seen.freeze = Freeze::Frozen;
+            prop_assert_eq!(step(&state, &seen, at(NOW)).effects, vec![]);
+            seen.leadership = Leadership::Follower;
+            let done = step(&state, &seen, at(NOW));
+            prop_assert_eq!((done.state, done.effects), (state, vec![]));
+        });
+    });
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(3000))]
-
-    /// Total, deterministic, and never against the rules, on any state and evidence.
-    #[test]
-    fn any_state_and_evidence(state in any_state(), seen in any_evidence()) {
-        let done = step(&state, &seen, at(NOW));
-        prop_assert_eq!(&step(&state, &seen, at(NOW)), &done);
-        check(&state, &seen, &done)?;
-        // What is stored can be read back.
-        let text = serde_json::to_string(&done.state).expect("a state is JSON");
-        prop_assert_eq!(serde_json::from_str::<HostState>(&text).expect("and back"), done.state);
-    }
-
-    /// Whoever does not lead does nothing, and what is frozen has no effect.
-    #[test]
-    fn no_effects_without_leave(state in any_state(), mut seen in any_evidence()) {
-        seen.freeze = Freeze::Frozen;
-        prop_assert_eq!(step(&state, &seen, at(NOW)).effects, vec![]);
-        seen.leadership = Leadership::Follower;
-        let done = step(&state, &seen, at(NOW));
-        prop_assert_eq!((done.state, done.effects), (state, vec![]));
-    }
+    #![proptest_config(ProptestConfig::with_cases(120))]
 
     /// Under silence every phase with a deadline is left, and nothing is switched.
     #[test]
     fn silence_ends_every_wait(phase in 0_usize..19, want in 0_usize..3) {
         let phase = Phase::ALL[phase];
         let mut state = host(phase);
-        state.status.deadline = Some(at(600));
+        let rests = matches!(
+            phase,
+            Phase::Serving | Phase::Degraded | Phase::Idle | Phase::Backoff | Phase::Quarantined
+        );
+        state.status.deadline = (!rests).then(|| at(600));
         let (mut now, mut left) = (0, false);
         while now < 40_000 {
             let mut seen = evidence(at(now));
@@ -310,7 +330,6 @@ proptest! {
             now += 30;
         }
         // Serving has no deadline to keep; error and rest are where waits end.
-        let rests = matches!(phase, Phase::Serving | Phase::Degraded | Phase::Idle | Phase::Backoff | Phase::Quarantined);
         prop_assert!(left || rests, "{} was never left", phase);
         let stable = state.status.deadline.is_none() || matches!(state.phase(), Phase::Serving | Phase::Degraded | Phase::Idle | Phase::Quarantined);
         prop_assert!(stable, "{} ended in {}", phase, state.phase());
@@ -343,9 +362,9 @@ proptest! {
             }
         }
         prop_assert_eq!(world.state.phase(), goal, "{:?}", world.reasons.last());
-        // The machine was switched on once at most, whatever died.
-        let ons = world.count("power-on");
-        prop_assert!(ons <= 2 && world.machine.boots <= 2, "{:?}", world.calls);
+        // The machine was switched on once or not at all, whatever died.
+        prop_assert_eq!(world.count("power-on"), usize::from(on), "{:?}", world.calls);
+        prop_assert_eq!(world.machine.boots, 1);
         let mut once: Vec<_> = world.calls.iter().filter(|(_, _, _, call)| !call.is_repeatable()).map(|(_, op, seq, _)| (op, seq)).collect();
         let all = once.len();
         once.sort_unstable();
