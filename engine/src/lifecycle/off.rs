@@ -97,16 +97,16 @@ fn unexpected_on(mut turn: Turn<'_>) -> Step {
         OnUnexpectedOn::Adopt => {
             turn.stay_by(Rule::Drift(6), format!("on for more than {wait} without a node; left on by policy"))
         }
-        OnUnexpectedOn::EnforceOff => match turn.off_refused() {
-            Some(why) => turn.stay_by(Rule::Drift(6), format!("to be switched off by policy, but {why}")),
-            None => {
-                let text = format!("on for more than {wait} without a node; switched off by policy");
-                turn.begin(OpKind::Off, Cause::Drift, &text);
-                let grace = turn.settings().limits.grace;
-                turn.ask_off();
-                turn.go(Rule::Drift(6), Phase::Stopping, Some(grace), text)
+        OnUnexpectedOn::EnforceOff => {
+            if let Some(why) = turn.off_refused() {
+                return turn.stay_by(Rule::Drift(6), format!("to be switched off by policy, but {why}"));
             }
-        },
+            let text = format!("on for more than {wait} without a node; switched off by policy");
+            turn.begin(OpKind::Off, Cause::Drift, &text);
+            let grace = turn.settings().limits.grace;
+            turn.ask_off();
+            turn.go(Rule::Drift(6), Phase::Stopping, Some(grace), text)
+        }
     }
 }
 

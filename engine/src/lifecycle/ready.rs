@@ -23,8 +23,9 @@ pub(super) fn serving(mut turn: Turn<'_>) -> Step {
         let driver = second.map(|(index, _)| index);
         turn.ask(EffectKind::Probe { driver });
     }
-    if let Some(step) = lost(&mut turn) {
-        return turn.go(step.0, Phase::Lost, Some(turn_lost_limit(&step)), step.1);
+    if let Some((rule, reason)) = lost(&mut turn) {
+        let limit = turn.settings().limits.lost;
+        return turn.go(rule, Phase::Lost, Some(limit), reason);
     }
     turn.dress_node();
     let fine = turn.is_node_fine();
@@ -50,11 +51,7 @@ pub(super) fn serving(mut turn: Turn<'_>) -> Step {
     }
     match turn.want() {
         Want::Off(cause, reason) => stand_down(turn, cause, &reason, disagrees),
-        Want::On(_, _) if disagrees => turn.stay_by(
-            Rule::Drift(2),
-            "the BMC says off, and 1 kubelet renews its lease; the kubelet is believed",
-        ),
-        Want::Nothing(_) if disagrees => turn.stay_by(
+        Want::On(_, _) | Want::Nothing(_) if disagrees => turn.stay_by(
             Rule::Drift(2),
             "the BMC says off, and 1 kubelet renews its lease; the kubelet is believed",
         ),
@@ -62,14 +59,8 @@ pub(super) fn serving(mut turn: Turn<'_>) -> Step {
     }
 }
 
-struct LostWhy(Rule, String, muster_model::Duration);
-
-fn turn_lost_limit(step: &LostWhy) -> muster_model::Duration {
-    step.2
-}
-
 /// The node of a ready host has been away for too long.
-fn lost(turn: &mut Turn<'_>) -> Option<LostWhy> {
+fn lost(turn: &mut Turn<'_>) -> Option<(Rule, String)> {
     turn.node()?; // unknown is not lost
     let limits = &turn.settings().limits;
     let since = turn.status.not_ready_since?;
@@ -89,7 +80,7 @@ fn lost(turn: &mut Turn<'_>) -> Option<LostWhy> {
         Some(power) => (Rule::Row(15), power.as_str()),
         None => (Rule::Drift(5), "unknown"),
     };
-    Some(LostWhy(rule, format!("its node has been away for {away}, power {power}"), limits.lost))
+    Some((rule, format!("its node has been away for {away}, power {power}")))
 }
 
 pub(super) fn lost_node(mut turn: Turn<'_>) -> Step {

@@ -83,6 +83,7 @@ impl Turn<'_> {
     }
 
     /// The node as it was seen, if that is recent. `Some(None)` means that there is none.
+    #[allow(clippy::option_option, reason = "unknown and absent are different answers")]
     pub(super) fn node(&self) -> Option<Option<&NodeSeen>> {
         let Known::Value { value, at } = &self.seen.node else { return None };
         if !self.fresh(*at) {

@@ -352,7 +352,7 @@ proptest! {
                     world.seen.performed = Performed::Nothing;
                 }
                 world.crash = crashes.next().map(|(gap, point)| {
-                    (world.steps + gap, [Crash::BeforeStore, Crash::BeforeEffects, Crash::BeforeReport][point])
+                    (world.steps + gap, [Crash::Unstored, Crash::Unperformed, Crash::Unreported][point])
                 });
             }
             world.run(5);

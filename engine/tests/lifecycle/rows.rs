@@ -298,13 +298,6 @@ fn row_15_a_node_that_is_away_is_lost_and_may_come_back() {
 
 #[test]
 fn row_16_scale_down_begins_with_our_cordon() {
-    let mut state = host(Phase::Serving);
-    state.status.serving_since = Some(at(-3600));
-    let done = step(&state, &wanted_off(at(5)), at(5));
-    check(&done, 16, Phase::Cordoned);
-    assert!(has(&done, &EffectKind::Cordon));
-    assert_eq!(calls(&done), []);
-    // What it waits for.
     #[track_caller]
     fn refused(state: &HostState, change: impl FnOnce(&mut Evidence)) {
         let mut seen = wanted_off(at(5));
@@ -312,6 +305,13 @@ fn row_16_scale_down_begins_with_our_cordon() {
         let done = step(state, &seen, at(5));
         assert_eq!((done.state.phase(), done.effects.len()), (Phase::Serving, 0), "{}", done.reason);
     }
+    let mut state = host(Phase::Serving);
+    state.status.serving_since = Some(at(-3600));
+    let done = step(&state, &wanted_off(at(5)), at(5));
+    check(&done, 16, Phase::Cordoned);
+    assert!(has(&done, &EffectKind::Cordon));
+    assert_eq!(calls(&done), []);
+    // What it waits for.
     refused(&state, |seen| seen.pool.last_in_rack = true);
     refused(&state, |seen| seen.pods = unknown(at(5)));
     refused(&state, |seen| seen.power = unknown(at(5)));

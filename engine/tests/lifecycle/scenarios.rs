@@ -190,9 +190,7 @@ fn bm_7_17_killed_around_the_power_on() {
         plain.once();
     }
     let announced = plain.steps;
-    for (point, sent_by_first) in
-        [(Crash::BeforeStore, 0), (Crash::BeforeEffects, 0), (Crash::BeforeReport, 1)]
-    {
+    for (point, sent_by_first) in [(Crash::Unstored, 0), (Crash::Unperformed, 0), (Crash::Unreported, 1)] {
         let mut found = false;
         for step in 1..=announced + 2 {
             let mut world = World::idle();
@@ -209,7 +207,7 @@ fn bm_7_17_killed_around_the_power_on() {
             assert_eq!(world.count("power-on"), 1, "{point:?} at step {step}: {:?}", world.calls);
             assert_eq!(world.reserved, 1);
         }
-        assert!(found || point == Crash::BeforeStore, "{point:?} hit the announcement");
+        assert!(found || point == Crash::Unstored, "{point:?} hit the announcement");
     }
 }
 

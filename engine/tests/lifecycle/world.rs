@@ -73,6 +73,7 @@ pub(crate) fn trouble(class: TroubleClass, attempts: u32, now: Timestamp) -> Kno
     }
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "as the evidence holds it")]
 pub(crate) fn intent(want: Switch, id: &str) -> Option<Intent> {
     Some(Intent {
         id: id.into(),
@@ -167,9 +168,9 @@ pub(crate) fn calls(step: &Step) -> Vec<PowerCall> {
 /// Where the process dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Crash {
-    BeforeStore,
-    BeforeEffects,
-    BeforeReport,
+    Unstored,
+    Unperformed,
+    Unreported,
 }
 
 /// How the machine behaves.
@@ -410,7 +411,7 @@ impl World {
         self.steps += 1;
         let crash = self.crash.filter(|(when, _)| *when == self.steps).map(|(_, point)| point);
         self.seen.performed = Performed::Nothing;
-        if crash == Some(Crash::BeforeStore) {
+        if crash == Some(Crash::Unstored) {
             return true;
         }
         let moved = done.moved();
@@ -428,13 +429,13 @@ impl World {
                 _ => {}
             }
         }
-        if crash == Some(Crash::BeforeEffects) {
+        if crash == Some(Crash::Unperformed) {
             return true;
         }
         for effect in &done.effects {
             self.perform(effect);
         }
-        if crash == Some(Crash::BeforeReport) {
+        if crash == Some(Crash::Unreported) {
             self.seen.performed = Performed::Nothing;
             return true;
         }
@@ -546,14 +547,17 @@ pub(crate) fn wol_settings() -> Settings {
     }
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "as the evidence holds it")]
 pub(crate) fn hello(boot: &str, now: Timestamp) -> Option<Hello> {
     Some(Hello { boot_id: boot.into(), at: now })
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "as the evidence holds it")]
 pub(crate) fn goodbye(op: &str, now: Timestamp) -> Option<Goodbye> {
     Some(Goodbye { op: op.into(), at: now })
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "as the evidence holds it")]
 pub(crate) fn progress(stage: &str, os: bool, now: Timestamp) -> Option<BootProgress> {
     Some(BootProgress { stage: stage.into(), os, at: now })
 }

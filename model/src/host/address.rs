@@ -60,8 +60,11 @@ impl FromStr for MacAddress {
 
 impl fmt::Display for MacAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e, g] = self.0;
-        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+        for (place, byte) in self.0.iter().enumerate() {
+            let mark = if place == 0 { "" } else { ":" };
+            write!(f, "{mark}{byte:02x}")?;
+        }
+        Ok(())
     }
 }
 

@@ -83,7 +83,7 @@ limits! {
     join = "joinDeadline", Duration::from_mins(5);
     /// A boot that is cancelled with less than this left is allowed to finish.
     nearly_booted = "nearlyBooted", Duration::from_mins(2);
-    /// How long a node may be NotReady before it counts as lost.
+    /// How long a node may be `NotReady` before it counts as lost.
     not_ready = "notReadyDeadline", Duration::from_mins(2);
     /// How long a lost node may take to come back.
     lost = "lostDeadline", Duration::from_mins(15);

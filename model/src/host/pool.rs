@@ -257,9 +257,6 @@ mod tests {
 
     #[test]
     fn finished_entries_stay_an_hour() {
-        let (spec, unknown) = (spec(8), Known::Unknown { why: "no answer".into(), since: at(0) });
-        let on = op(OpKind::On);
-        let booting = status(Phase::Booting);
         fn host<'h>(
             spec: &'h BareMetalNodeSpec,
             status: &'h BareMetalNodeStatus,
@@ -268,6 +265,9 @@ mod tests {
         ) -> [PoolHost<'h>; 1] {
             [PoolHost { name: "b", spec, status, op, allocated }]
         }
+        let (spec, unknown) = (spec(8), Known::Unknown { why: "no answer".into(), since: at(0) });
+        let on = op(OpKind::On);
+        let booting = status(Phase::Booting);
         let first = pool_status(&host(&spec, &booting, Some(&on), &unknown), 1, &[], at(10));
         for (phase, ended) in
             [(Phase::Serving, ScalingState::Completed), (Phase::Backoff, ScalingState::Failed)]

@@ -34,12 +34,12 @@ impl BareMetalNodeSpec {
     /// Reads a spec that is part of something else, under `path`.
     pub fn read(value: &Value, path: &str) -> Result<Parsed<Self>, FieldErrors> {
         let mut findings = Findings::new();
-        let spec = Object::read(value, path, &mut findings).and_then(|object| read(object, &mut findings));
+        let spec = Object::read(value, path, &mut findings).map(|object| read(object, &mut findings));
         findings.result_of(spec)
     }
 }
 
-fn read(mut object: Object<'_>, findings: &mut Findings) -> Option<BareMetalNodeSpec> {
+fn read(mut object: Object<'_>, findings: &mut Findings) -> BareMetalNodeSpec {
     let interface = object.choice::<PowerInterface>("powerInterface", findings);
     if interface.is_none() && object.get("powerInterface").is_none() {
         findings
@@ -99,7 +99,7 @@ fn read(mut object: Object<'_>, findings: &mut Findings) -> Option<BareMetalNode
     }
     check_together(&object, &spec, findings);
     object.finish(findings);
-    Some(spec)
+    spec
 }
 
 /// What single fields cannot show.
