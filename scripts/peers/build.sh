@@ -38,6 +38,7 @@ for name in "$@"; do
     etcdctl | etcdutl) build etcd "go.etcd.io/etcd/$name/v3" "$name" "" ;;
     kwok)
       # kwok refuses to start without stages; its own module carries the "fast" set.
+      (cd "$here/kwok" && go mod download sigs.k8s.io/kwok)
       stages=$(cd "$here/kwok" && go list -m -f '{{.Dir}}' sigs.k8s.io/kwok)/kustomize/stage
       for stage in node/fast/node-initialize node/heartbeat-with-lease/node-heartbeat-with-lease \
         pod/fast/pod-ready pod/fast/pod-complete pod/fast/pod-delete; do
