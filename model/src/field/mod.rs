@@ -234,15 +234,12 @@ impl Findings {
 
     /// Like [`Self::result`], for a value that only exists when there was no fault.
     pub fn result_of<T>(mut self, value: Option<T>) -> Result<Parsed<T>, FieldErrors> {
-        match value {
-            Some(value) => self.result(value),
-            None => {
-                if self.errors.is_empty() {
-                    self.push(FieldError::new("", "could not be read"));
-                }
-                Err(FieldErrors { errors: self.errors })
-            }
+        if value.is_none() && self.errors.is_empty() {
+            self.push(FieldError::new("", "could not be read"));
         }
+        let Parsed { value, warnings } = self.result(value)?;
+        let value = value.expect("a missing value has a fault, and faults were returned above");
+        Ok(Parsed { value, warnings })
     }
 }
 

@@ -49,13 +49,13 @@ choice! {
         GenerationLagging = "GenerationLagging",
         /// Of the condition Reporting.
         ReportsInTime = "ReportsInTime",
-        /// Of the condition SizeReached.
+        /// Of the condition `SizeReached`.
         SizeReached = "SizeReached",
-        /// Of the condition SizeReached.
+        /// Of the condition `SizeReached`.
         FewerReadyThanDesired = "FewerReadyThanDesired",
-        /// Of the condition SizeReached.
+        /// Of the condition `SizeReached`.
         MoreThanDesired = "MoreThanDesired",
-        /// Of the condition SizeReached.
+        /// Of the condition `SizeReached`.
         CountsNotReported = "CountsNotReported",
     }
 }

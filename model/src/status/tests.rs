@@ -117,12 +117,6 @@ fn activity_past_the_grace_time_is_still_progress() {
 
 #[test]
 fn counts_come_from_metadata_and_decide_health() {
-    let with = |metadata: Value, generation, seconds| {
-        let body = json!({"controller_name": "a", "observed_generation": generation,
-            "conditions": [{"type": "Ready", "status": "True"}], "metadata": metadata});
-        let context = ReportContext { generation: 9, now: at(seconds) };
-        Report::parse(body.to_string().as_bytes(), &context).unwrap().value
-    };
     #[track_caller]
     fn check(reports: &[Report], expected: (Option<u32>, Option<u32>, Health, &str)) {
         let status = judge(1, reports, 0);
@@ -130,6 +124,12 @@ fn counts_come_from_metadata_and_decide_health() {
         assert_eq!(status.desired_nodes, 5);
         assert_eq!((status.current_nodes, status.ready_nodes, status.health, size.reason.as_str()), expected);
     }
+    let with = |metadata: Value, generation, seconds| {
+        let body = json!({"controller_name": "a", "observed_generation": generation,
+            "conditions": [{"type": "Ready", "status": "True"}], "metadata": metadata});
+        let context = ReportContext { generation: 9, now: at(seconds) };
+        Report::parse(body.to_string().as_bytes(), &context).unwrap().value
+    };
     check(
         &[with(json!({"active_nodes": 5, "desired_nodes": 5}), 1, 0)],
         (Some(5), Some(5), Health::Healthy, "SizeReached"),
@@ -273,11 +273,6 @@ fn api_r19_the_seeds_report_is_kept_to_the_letter() {
 
 #[test]
 fn api_n59_n61_reports_that_are_refused() {
-    let context = ReportContext { generation: 2, now: at(0) };
-    let ahead = json!({"controller_name": "a", "observed_generation": 3, "conditions": available("True")});
-    let refused = Report::parse(ahead.to_string().as_bytes(), &context).unwrap_err();
-    assert_eq!(refused, ReportError::Ahead { observed: 3, current: 2 });
-
     #[track_caller]
     fn check(name: &str, value: Value, expected: &str) {
         let mut body = json!({"controller_name": "a", "observed_generation": 1,
@@ -287,6 +282,11 @@ fn api_n59_n61_reports_that_are_refused() {
         let fault = Report::parse(body.to_string().as_bytes(), &context).unwrap_err().to_string();
         assert!(fault.contains(expected), "{fault}");
     }
+    let context = ReportContext { generation: 2, now: at(0) };
+    let ahead = json!({"controller_name": "a", "observed_generation": 3, "conditions": available("True")});
+    let refused = Report::parse(ahead.to_string().as_bytes(), &context).unwrap_err();
+    assert_eq!(refused, ReportError::Ahead { observed: 3, current: 2 });
+
     check("conditions", Value::Null, "conditions: is required");
     check("conditions", json!([]), "conditions: must not be empty");
     check(
