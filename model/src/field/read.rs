@@ -122,6 +122,19 @@ impl<'v> Object<'v> {
         None
     }
 
+    /// Like [`Self::text`], for what must not be repeated in an error.
+    pub fn secret(&mut self, name: &'static str, max: usize, findings: &mut Findings) -> Option<&'v str> {
+        let text = self.get(name)?.as_str();
+        let problem = match text {
+            None => "must be a string".to_owned(),
+            Some(text) if text.trim().is_empty() => "must not be empty".to_owned(),
+            Some(text) if text.len() > max => format!("must have at most {max} bytes"),
+            Some(_) => return text,
+        };
+        findings.push(FieldError::new(self.at(name), problem));
+        None
+    }
+
     pub fn boolean(&mut self, name: &'static str, findings: &mut Findings) -> Option<bool> {
         let value = self.get(name)?;
         if value.as_bool().is_none() {

@@ -1,6 +1,7 @@
 //! A node pool: a named set of like nodes in one cluster.
 
 mod autoscaling;
+mod change;
 mod cron;
 mod effective;
 mod labels;
@@ -19,6 +20,7 @@ pub use autoscaling::{
     DEFAULT_SCALE_UP_DELAY, DEFAULT_TARGET_CPU, DEFAULT_TARGET_MEMORY, Headroom, MARK_DISTANCE, MAX_DELAY,
     MAX_NODES, OnNoData, ScaleDirection, SeriesAggregate, Trigger,
 };
+pub use change::{Effect, SpecChange, changes};
 pub use cron::{Cron, CronError};
 pub use effective::{CAPACITY_TYPE_LABEL, NodeShape, ShapeSource, TemplateIncomplete};
 pub use labels::{
