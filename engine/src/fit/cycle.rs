@@ -68,7 +68,8 @@ impl<'w, 'a> Cycle<'w, 'a> {
             (Plugin::VolumeBinding, self.binding.as_ref().err()),
             (Plugin::VolumeZone, self.zone.as_ref().err()),
         ];
-        let (plugin, rejection) = rejections.into_iter().find_map(|(plugin, found)| Some((plugin, found?)))?;
+        let (plugin, rejection) =
+            rejections.into_iter().find_map(|(plugin, found)| Some((plugin, found?)))?;
         Some(Refusal { plugin, stage: Stage::Before, rejection: rejection.clone() })
     }
 
@@ -119,10 +120,9 @@ impl<'w, 'a> Cycle<'w, 'a> {
             Plugin::PodTopologySpread => {
                 self.spread.get_or_init(|| spread::State::new(self.world, self.pod)).check(object)
             }
-            Plugin::InterPodAffinity => self
-                .pod_affinity
-                .get_or_init(|| pod_affinity::State::new(self.world, self.pod))
-                .check(object),
+            Plugin::InterPodAffinity => {
+                self.pod_affinity.get_or_init(|| pod_affinity::State::new(self.world, self.pod)).check(object)
+            }
             Plugin::DynamicResources => check_claims_of_devices(self.pod),
             Plugin::NodeDeclaredFeatures => declared_features::check(&self.features, object),
         };

@@ -15,8 +15,11 @@ pub fn needed(spec: &PodSpec) -> Vec<&'static str> {
     if spec.host_network && spec.host_users == Some(false) {
         needed.push(HOST_NETWORK_USERS);
     }
-    let mut rules =
-        spec.containers.iter().chain(&spec.init_containers).flat_map(|container| &container.restart_policy_rules);
+    let mut rules = spec
+        .containers
+        .iter()
+        .chain(&spec.init_containers)
+        .flat_map(|container| &container.restart_policy_rules);
     if rules.any(|rule| &*rule.action == RESTART_ALL_ACTION) {
         needed.push(RESTART_ALL);
     }

@@ -105,7 +105,8 @@ impl<'a> State<'a> {
             let key = class.key;
             let mut open = |into: fn(&mut Self) -> &mut BTreeSet<Domain<'a>>, term: &'a PodAffinityTerm| {
                 let labels = class.on.keys().map(|node| &world.node(*node).node.metadata.labels);
-                let domains = labels.filter_map(|labels| Some((&*term.topology_key, labels.text(&term.topology_key)?)));
+                let domains =
+                    labels.filter_map(|labels| Some((&*term.topology_key, labels.text(&term.topology_key)?)));
                 into(&mut state).extend(domains);
             };
             if matches_all(key.namespace, key.labels) {

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use muster_model::k8s::{FilterPolicy, LabelSelector, Labels, Node, Pod, SpreadConstraint, WhenUnsatisfiable};
+use muster_model::k8s::{
+    FilterPolicy, LabelSelector, Labels, Node, Pod, SpreadConstraint, WhenUnsatisfiable,
+};
 
 use super::{Rejection, World, node_affinity, selector, taints};
 

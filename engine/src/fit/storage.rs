@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use muster_model::k8s::{
-    CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass, VolumeSource,
+    CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass,
+    VolumeSource,
 };
 
 use super::Rejection;

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use muster_model::{
     Quantity,
     k8s::{
-        ClaimPhase, CsiStorageCapacity, Labels, Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass,
-        VolumeBindingMode, VolumePhase,
+        ClaimPhase, CsiStorageCapacity, Labels, Node, PersistentVolume, PersistentVolumeClaim, Pod,
+        StorageClass, VolumeBindingMode, VolumePhase,
     },
 };
 
@@ -62,7 +62,9 @@ impl<'a> State<'a> {
     fn check_bound(&self, storage: &Storage<'a>, node: &Node) -> Option<&'static str> {
         for claim in &self.bound {
             match storage.volumes.get(&*claim.spec.volume_name) {
-                None => return Some("node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"),
+                None => {
+                    return Some("node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)");
+                }
                 Some(volume) if !reaches(volume, &node.metadata.labels) => {
                     return Some("node(s) didn't match PersistentVolume's node affinity");
                 }
@@ -74,10 +76,10 @@ impl<'a> State<'a> {
 
     fn check_waiting(&self, storage: &Storage<'a>, node: &Node) -> Result<Option<&'static str>, Rejection> {
         const NOT_FOUND: &str = "node(s) didn't find available persistent volumes to bind";
-        let selected = |claim: &PersistentVolumeClaim| {
-            claim.metadata.annotations.text(SELECTED_NODE).map(str::to_owned)
-        };
-        let elsewhere = |claim: &&PersistentVolumeClaim| selected(claim).is_some_and(|name| name != node.name());
+        let selected =
+            |claim: &PersistentVolumeClaim| claim.metadata.annotations.text(SELECTED_NODE).map(str::to_owned);
+        let elsewhere =
+            |claim: &&PersistentVolumeClaim| selected(claim).is_some_and(|name| name != node.name());
         if self.waiting.iter().any(|claim| elsewhere(claim)) {
             return Ok(Some(NOT_FOUND));
         }
@@ -112,8 +114,9 @@ fn usable<'a>(
     let name = &used.name;
     let claim = storage.claim(&pod.metadata.namespace, name).map_err(|missing| {
         if used.ephemeral {
-            let why =
-                format!("waiting for ephemeral volume controller to create the persistentvolumeclaim {name:?}");
+            let why = format!(
+                "waiting for ephemeral volume controller to create the persistentvolumeclaim {name:?}"
+            );
             return Rejection::unresolvable(why);
         }
         missing
@@ -248,10 +251,17 @@ fn allowed(class: &StorageClass, labels: &Labels) -> bool {
 }
 
 /// Only drivers that publish their capacity are asked for it.
-fn has_room(storage: &Storage<'_>, class: &StorageClass, claim: &PersistentVolumeClaim, labels: &Labels) -> bool {
+fn has_room(
+    storage: &Storage<'_>,
+    class: &StorageClass,
+    claim: &PersistentVolumeClaim,
+    labels: &Labels,
+) -> bool {
     let publishes =
         storage.csi_drivers.get(&*class.provisioner).is_some_and(|driver| driver.spec.storage_capacity);
-    let Some(wanted) = claim.spec.resources.requests.get("storage").filter(|_| publishes) else { return true };
+    let Some(wanted) = claim.spec.resources.requests.get("storage").filter(|_| publishes) else {
+        return true;
+    };
     let enough = |capacity: &&CsiStorageCapacity| {
         let limit = capacity.maximum_volume_size.or(capacity.capacity);
         capacity.storage_class_name == class.metadata.name

@@ -36,7 +36,8 @@ pub(super) fn check(storage: &Storage<'_>, pod: &Pod, node: &Node, bound: &[&Pod
     let held: BTreeSet<Attached<'_>> = bound.iter().flat_map(|pod| in_use(storage, pod)).collect();
     new.retain(|volume| !held.contains(volume));
     let exceeded = limits.iter().any(|(driver, limit)| {
-        let of_driver = |set: &BTreeSet<Attached<'_>>| set.iter().filter(|volume| volume.driver == *driver).count();
+        let of_driver =
+            |set: &BTreeSet<Attached<'_>>| set.iter().filter(|volume| volume.driver == *driver).count();
         let (added, present) = (of_driver(&new), of_driver(&held));
         added > 0 && i64::try_from(added + present).is_ok_and(|total| total > *limit)
     });

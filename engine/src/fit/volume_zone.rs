@@ -80,15 +80,14 @@ fn check_waits(storage: &Storage<'_>, class: &str) -> Result<(), Rejection> {
     match found.volume_binding_mode {
         Some(VolumeBindingMode::WaitForFirstConsumer) => Ok(()),
         Some(VolumeBindingMode::Immediate) => Err(Rejection::unresolvable("PersistentVolume had no name")),
-        None => {
-            Err(Rejection::unresolvable(format!("VolumeBindingMode not set for StorageClass {class:?}")))
-        }
+        None => Err(Rejection::unresolvable(format!("VolumeBindingMode not set for StorageClass {class:?}"))),
     }
 }
 
 fn places_of(volume: &PersistentVolume) -> Vec<Place<'_>> {
     let labels = KEYS.iter().filter_map(|key| Some((*key, volume.metadata.labels.text(key)?)));
-    let places = labels.map(|(key, value)| Place { key, values: value.split(SEPARATOR).map(str::trim).collect() });
+    let places =
+        labels.map(|(key, value)| Place { key, values: value.split(SEPARATOR).map(str::trim).collect() });
     // A label with an empty zone in it cannot be read, and is passed over.
     places.filter(|place| !place.values.contains("")).collect()
 }

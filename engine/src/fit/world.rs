@@ -59,11 +59,8 @@ impl<'a> World<'a> {
         storage: Storage<'a>,
     ) -> Self {
         let named = |namespace: &'a Namespace| (&*namespace.metadata.name, &namespace.metadata.labels);
-        let mut world = Self {
-            namespaces: namespaces.into_iter().map(named).collect(),
-            storage,
-            ..Self::default()
-        };
+        let mut world =
+            Self { namespaces: namespaces.into_iter().map(named).collect(), storage, ..Self::default() };
         for node in nodes {
             world.add_node(node);
         }
