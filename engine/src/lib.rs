@@ -3,3 +3,8 @@
 //! No clock, no I/O, no randomness, no floats in decisions, no order that depends on a hash map.
 
 pub mod fit;
+pub mod plan;
+pub mod snapshot;
+
+pub use plan::Plan;
+pub use snapshot::Snapshot;

@@ -110,7 +110,9 @@ impl<'a> State<'a> {
                 into(&mut state).extend(domains);
             };
             if matches_all(key.namespace, key.labels) {
-                near.iter().for_each(|term| open(|state| &mut state.attracting, term));
+                for term in near {
+                    open(|state| &mut state.attracting, term);
+                }
             }
             for term in far_terms.iter().filter(|term| term.matches(key.namespace, key.labels)) {
                 open(|state| &mut state.repelling, term.term);

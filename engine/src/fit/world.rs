@@ -22,6 +22,8 @@ pub struct NodeState<'a> {
     pub used: Amounts,
     pub ports: Vec<HostPort>,
     pub pods: Vec<&'a Pod>,
+    /// The node was taken out of the cluster. It keeps its index, and nothing else sees it.
+    pub gone: bool,
 }
 
 /// Everything that decides how a bound pod counts for the spread and affinity of others.
@@ -76,6 +78,7 @@ impl<'a> World<'a> {
             used: Amounts::default(),
             ports: Vec::new(),
             pods: Vec::new(),
+            gone: false,
         });
         self.by_name.entry(node.name()).or_insert(index);
         index
@@ -134,6 +137,19 @@ impl<'a> World<'a> {
         true
     }
 
+    /// Takes the node and everything on it out of the cluster.
+    pub fn remove_node(&mut self, node: usize) {
+        for pod in self.nodes[node].pods.clone() {
+            self.unbind(&pod.metadata.namespace, &pod.metadata.name, node);
+        }
+        let state = &mut self.nodes[node];
+        state.gone = true;
+        let name = state.node.name();
+        if self.by_name.get(name) == Some(&node) {
+            self.by_name.remove(name);
+        }
+    }
+
     fn class(&mut self, pod: &'a Pod) -> usize {
         let key = ClassKey {
             namespace: &pod.metadata.namespace,
@@ -149,8 +165,14 @@ impl<'a> World<'a> {
         class
     }
 
+    /// All nodes by index, those that are gone included.
     pub fn nodes(&self) -> &[NodeState<'a>] {
         &self.nodes
+    }
+
+    /// Indexes of the nodes that are there.
+    pub fn present(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.nodes.len()).filter(|node| !self.nodes[*node].gone)
     }
 
     pub fn node(&self, index: usize) -> &NodeState<'a> {
@@ -184,7 +206,7 @@ impl<'a> World<'a> {
     }
 }
 
-fn claims<'a>(pod: &'a Pod) -> impl Iterator<Item = (&'a str, &'a str)> {
+fn claims(pod: &Pod) -> impl Iterator<Item = (&str, &str)> {
     pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
         VolumeSource::Claim { name, .. } => Some((&*pod.metadata.namespace, &**name)),
         _ => None,
