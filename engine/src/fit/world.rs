@@ -1,9 +1,12 @@
 //! The cluster as filters see it: nodes, what runs on them, namespaces and storage.
 //!
 //! Pods are counted by class (namespace, labels, anti-affinity), so that a term is matched once per class
-//! and not once per pod. Nothing else is cached.
+//! and not once per pod, and the domains of a class are counted once per topology key.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    cell::{Ref, RefCell},
+    collections::{BTreeMap, HashMap},
+};
 
 use muster_model::k8s::{Labels, Namespace, Node, Pod, PodAffinityTerm, VolumeSource};
 
@@ -41,6 +44,44 @@ pub struct BoundClass<'a> {
     pub key: ClassKey<'a>,
     /// Number of pods by node index; never zero.
     pub on: BTreeMap<usize, u32>,
+    /// Number of pods by value of a topology key, for the keys that were asked for; never zero.
+    domains: RefCell<BTreeMap<Box<str>, Domains<'a>>>,
+}
+
+/// Number of pods by the value of a node label.
+type Domains<'a> = BTreeMap<&'a str, u32>;
+
+impl<'a> BoundClass<'a> {
+    fn new(key: ClassKey<'a>) -> Self {
+        Self { key, on: BTreeMap::new(), domains: RefCell::default() }
+    }
+
+    fn add(&mut self, node: usize, labels: &'a Labels) {
+        *self.on.entry(node).or_default() += 1;
+        for (key, counts) in self.domains.get_mut() {
+            if let Some(value) = labels.text(key) {
+                *counts.entry(value).or_default() += 1;
+            }
+        }
+    }
+
+    fn remove(&mut self, node: usize, labels: &'a Labels) {
+        take_one(&mut self.on, node);
+        for (key, counts) in self.domains.get_mut() {
+            if let Some(value) = labels.text(key) {
+                take_one(counts, value);
+            }
+        }
+    }
+}
+
+fn take_one<K: Ord>(counts: &mut BTreeMap<K, u32>, key: K) {
+    if let Some(count) = counts.get_mut(&key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&key);
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default)]
@@ -102,8 +143,9 @@ impl<'a> World<'a> {
         state.used.add(&requests::of_bound(pod));
         state.ports.extend(ports::of(&pod.spec));
         state.pods.push(pod);
+        let labels = &state.node.metadata.labels;
         let class = self.class(pod);
-        *self.classes[class].on.entry(node).or_default() += 1;
+        self.classes[class].add(node, labels);
         for claim in claims(pod) {
             *self.claims_in_use.entry(claim).or_default() += 1;
         }
@@ -121,14 +163,9 @@ impl<'a> World<'a> {
                 state.ports.remove(held);
             }
         }
+        let labels = &state.node.metadata.labels;
         let class = self.class(pod);
-        let on = &mut self.classes[class].on;
-        if let Some(count) = on.get_mut(&node) {
-            *count -= 1;
-            if *count == 0 {
-                on.remove(&node);
-            }
-        }
+        self.classes[class].remove(node, labels);
         for claim in claims(pod) {
             if let Some(count) = self.claims_in_use.get_mut(&claim) {
                 *count = count.saturating_sub(1);
@@ -160,7 +197,7 @@ impl<'a> World<'a> {
         let next = self.classes.len();
         let class = *self.class_of.entry(key).or_insert(next);
         if class == next {
-            self.classes.push(BoundClass { key, on: BTreeMap::new() });
+            self.classes.push(BoundClass::new(key));
         }
         class
     }
@@ -185,6 +222,20 @@ impl<'a> World<'a> {
 
     pub fn classes(&self) -> &[BoundClass<'a>] {
         &self.classes
+    }
+
+    /// Where the pods of a class are, by the value of a node label; nodes without the label do not count.
+    pub fn domains<'w>(&'w self, class: &'w BoundClass<'a>, key: &str) -> Ref<'w, BTreeMap<&'a str, u32>> {
+        if !class.domains.borrow().contains_key(key) {
+            let mut counts = Domains::new();
+            for (node, number) in &class.on {
+                if let Some(value) = self.nodes[*node].node.metadata.labels.text(key) {
+                    *counts.entry(value).or_default() += number;
+                }
+            }
+            class.domains.borrow_mut().insert(key.into(), counts);
+        }
+        Ref::map(class.domains.borrow(), |domains| &domains[key])
     }
 
     pub fn namespaces(&self) -> impl Iterator<Item = (&'a str, &'a Labels)> + '_ {
