@@ -2,9 +2,11 @@
 //!
 //! No clock, no I/O, no randomness, no floats in decisions, no order that depends on a hash map.
 
+pub mod admit;
 pub mod fit;
 pub mod plan;
 pub mod snapshot;
+pub mod template;
 
 pub use plan::Plan;
 pub use snapshot::Snapshot;

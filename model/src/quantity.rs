@@ -97,6 +97,13 @@ impl Quantity {
         capped(round_away(self.nanos, NANOS_PER_MILLI))
     }
 
+    /// The same amount in whole thousandths, rounded away from zero, as it is stored in objects.
+    #[must_use]
+    pub fn rounded_to_milli(self) -> Self {
+        let milli = round_away(self.nanos, NANOS_PER_MILLI);
+        Self { nanos: milli.saturating_mul(NANOS_PER_MILLI), ..self }
+    }
+
     #[must_use]
     pub fn saturating_mul(self, factor: i64) -> Self {
         Self { nanos: self.nanos.saturating_mul(i128::from(factor)), ..self }
