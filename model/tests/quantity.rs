@@ -1,4 +1,5 @@
 //! Quantities beside the parser of Kubernetes itself: `kubectl create quota` prints what it read.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,5 @@
 //! The audit and the real scheduler agree on every recorded plan.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
 
 use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
 

@@ -1,4 +1,5 @@
 //! The recorded answers of the real scheduler, and the runner that compares them.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
 
 use std::{
     fs,

@@ -1,4 +1,5 @@
 //! What holds for any input: no panic, and no verdict that depends on the order of nodes or pods.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
 
 use std::{collections::BTreeMap, fs, path::Path, sync::OnceLock};
 
@@ -127,8 +128,8 @@ fn verdicts(case: &Case) -> BTreeMap<String, Value> {
 
 /// A snapshot and a plan that touch every kind of step, legal or not.
 fn stage(case: &Case, dice: &mut Dice) -> (Snapshot, Plan) {
-    let mut snapshot = Snapshot::default();
-    snapshot.drain = DrainPolicy { keep_unreplicated: false, ..DrainPolicy::default() };
+    let drain = DrainPolicy { keep_unreplicated: false, ..DrainPolicy::default() };
+    let mut snapshot = Snapshot { drain, ..Snapshot::default() };
     snapshot.cluster.nodes.clone_from(&case.nodes);
     snapshot.cluster.namespaces.clone_from(&case.namespaces);
     snapshot.cluster.pods = case.pods.iter().chain(&case.pending).cloned().collect();
@@ -236,10 +237,14 @@ proptest! {
         let mut dice = Dice(seed);
         let value = &cases()[dice.roll(cases().len())];
         let case: Case = k8s::from_value("case", value).unwrap();
-        prop_assume!(case.nodes.len() > 1);
+        if case.nodes.len() < 2 {
+            return Ok(());
+        }
         let gone = dice.roll(case.nodes.len());
         let mut world = case.world();
-        let _ = case.pending.iter().map(|pod| judge(&world, pod)).count();
+        for pod in &case.pending {
+            let _ = judge(&world, pod);
+        }
         world.remove_node(gone);
         let mut smaller: Case = k8s::from_value("case", value).unwrap();
         smaller.nodes.remove(gone);

@@ -1,4 +1,7 @@
-use muster_model::k8s::DaemonSet;
+use muster_model::k8s::{
+    DaemonSet,
+    Operator::{In, NotIn},
+};
 use serde_json::{Value, json};
 
 use super::*;
@@ -65,7 +68,6 @@ fn label_keys_are_merged_once_into_selectors_that_exist() {
         selector.match_expressions.iter().map(|one| (one.key.to_string(), one.operator)).collect::<Vec<_>>()
     };
     let anti = pod.spec.affinity.as_ref().unwrap().pod_anti_affinity.as_ref().unwrap();
-    use muster_model::k8s::Operator::{In, NotIn};
     assert_eq!(
         expressions(anti.required[0].label_selector.as_ref().unwrap()),
         [("rev".to_owned(), In), ("app".to_owned(), NotIn)]
@@ -114,14 +116,14 @@ fn priority_and_runtime_class_are_resolved() {
 
 #[test]
 fn daemon_pods_go_where_their_set_wants_them() {
-    let set: DaemonSet = serde_json::from_value(json!({"metadata": {"name": "log", "namespace": "kube-system"},
-        "spec": {"template": {"metadata": {"labels": {"app": "log"}}, "spec": {"nodeSelector": {"disk": "yes"}}}}}))
-    .unwrap();
     #[track_caller]
     fn check(set: &DaemonSet, node: Value, wanted: bool) {
         let node = serde_json::from_value(node).unwrap();
         assert_eq!(wants_node(set, &node), wanted);
     }
+    let set: DaemonSet = serde_json::from_value(json!({"metadata": {"name": "log", "namespace": "kube-system"},
+        "spec": {"template": {"metadata": {"labels": {"app": "log"}}, "spec": {"nodeSelector": {"disk": "yes"}}}}}))
+    .unwrap();
     check(&set, json!({"metadata": {"labels": {"disk": "yes"}}}), true);
     check(&set, json!({"metadata": {}}), false);
     let tainted = |key: &str| json!({"metadata": {"labels": {"disk": "yes"}}, "spec": {"taints": [{"key": key, "effect": "NoSchedule"}]}});

@@ -174,10 +174,10 @@ fn a_plan_that_breaks_nothing_has_no_findings() {
 #[test]
 fn supply_is_respected() {
     check("UnknownPool", |_, plan| {
-        plan.new_nodes.push(NewNode { pool: "x".into(), ..bought("c2", "a", "on-demand", 100) })
+        plan.new_nodes.push(NewNode { pool: "x".into(), ..bought("c2", "a", "on-demand", 100) });
     });
     check("UnknownTemplate", |_, plan| {
-        plan.new_nodes.push(NewNode { template: "x".into(), ..bought("c2", "a", "on-demand", 100) })
+        plan.new_nodes.push(NewNode { template: "x".into(), ..bought("c2", "a", "on-demand", 100) });
     });
     check("NotOffered", |_, plan| plan.new_nodes.push(bought("c2", "a", "spot", 40)));
     check("NotOffered", |snapshot, plan| {
@@ -211,7 +211,7 @@ fn only_hosts_that_can_be_woken_are() {
     check("WrongHost", |snapshot, _| snapshot.hosts[1].template = "other".into());
     check("WrongHost", |snapshot, _| snapshot.hosts[1].health = Health::Critical("inlet 48 °C".into()));
     check("WrongHost", |snapshot, _| {
-        snapshot.hosts[1].backoff_until = Some(Timestamp::from_millis(2_000_000))
+        snapshot.hosts[1].backoff_until = Some(Timestamp::from_millis(2_000_000));
     });
 }
 
@@ -443,6 +443,13 @@ fn removals_leave_no_pod_behind() {
 
 #[test]
 fn pods_that_may_not_be_moved_stay() {
+    #[track_caller]
+    fn fine(change: impl FnOnce(&mut Snapshot, &mut Plan)) {
+        let (mut snapshot, mut plan) = (snapshot(), plan());
+        change(&mut snapshot, &mut plan);
+        let findings = audit(&snapshot, &plan);
+        assert!(findings.is_empty(), "{findings}");
+    }
     let with = |extra: Value| {
         move |snapshot: &mut Snapshot, _: &mut Plan| {
             let mut all = json!({"spec": {"nodeName": "n1"}});
@@ -465,13 +472,6 @@ fn pods_that_may_not_be_moved_stay() {
         snapshot.cluster.replica_sets =
             from(json!([{"metadata": {"name": "rs", "namespace": "d"}, "spec": {"replicas": 1}}]));
     });
-    #[track_caller]
-    fn fine(change: impl FnOnce(&mut Snapshot, &mut Plan)) {
-        let (mut snapshot, mut plan) = (snapshot(), plan());
-        change(&mut snapshot, &mut plan);
-        let findings = audit(&snapshot, &plan);
-        assert!(findings.is_empty(), "{findings}");
-    }
     let mut safe = scratch.clone();
     merge(&mut safe, annotated("cluster-autoscaler.kubernetes.io/safe-to-evict", "true"));
     fine(with(safe));
