@@ -11,7 +11,7 @@ use muster_engine::{
 };
 use muster_model::k8s;
 use muster_sim::conformance::case::{Case, PlanAnswer};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 fn plans() -> Vec<(Value, Case)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/conformance");
@@ -120,4 +120,78 @@ fn the_audit_agrees_when_new_nodes_come_from_templates() {
         staged += 1;
     }
     assert!(staged > 100, "only {staged} cases could be staged");
+}
+
+/// A fifth each of plain pods, zone spread, hostname spread, zone affinity and hostname anti-affinity.
+fn diverse(count: usize, nodes: usize) -> (Snapshot, Plan) {
+    let spread = |key: &str, label: &str| json!([{"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"l": label}}}]);
+    let near = |key: &str, value: &str| {
+        let labels = json!({ key: value });
+        json!([{"labelSelector": {"matchLabels": labels}, "topologyKey": if key == "z" { "topology.kubernetes.io/zone" } else { "kubernetes.io/hostname" }}])
+    };
+    let pod = |index: usize| {
+        let label = ["a", "b", "c", "d", "e", "f", "g"][index % 7];
+        let (labels, spec) = match index % 5 {
+            0 => (json!({"l": label}), json!({})),
+            1 => (
+                json!({"l": label}),
+                json!({"topologySpreadConstraints": spread("topology.kubernetes.io/zone", label)}),
+            ),
+            2 => (
+                json!({"l": label}),
+                json!({"topologySpreadConstraints": spread("kubernetes.io/hostname", label)}),
+            ),
+            3 => (
+                json!({"z": label}),
+                json!({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": near("z", label)}}}),
+            ),
+            _ => (
+                json!({"app": "nginx"}),
+                json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": near("app", "nginx")}}}),
+            ),
+        };
+        let mut spec = spec;
+        spec["containers"] =
+            json!([{"name": "c", "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}}}]);
+        json!({"metadata": {"name": format!("p{index}"), "namespace": "d", "labels": labels}, "spec": spec})
+    };
+    let node = |index: usize| {
+        let zone = ["x", "y", "z"][index % 3];
+        json!({"metadata": {"name": format!("n{index}"), "labels": {"kubernetes.io/hostname": format!("n{index}"),
+            "topology.kubernetes.io/zone": zone}},
+            "status": {"allocatable": {"cpu": "4", "memory": "16Gi", "pods": "110"}}})
+    };
+    let mut snapshot = Snapshot::default();
+    snapshot.cluster.pods = serde_json::from_value((0..count).map(pod).collect()).unwrap();
+    snapshot.cluster.nodes = serde_json::from_value((0..nodes).map(node).collect()).unwrap();
+    let place = |(index, pod): (usize, &k8s::Pod)| Placement {
+        pod: pod.key(),
+        on: Target::Node(format!("n{}", index % nodes).into()),
+    };
+    let placements = snapshot.cluster.pods.iter().enumerate().map(place).collect();
+    let plan = Plan { placements, ..Plan::default() };
+    (snapshot, plan)
+}
+
+#[test]
+fn a_big_plan_is_audited_in_one_go() {
+    let (snapshot, plan) = diverse(5_000, 1_000);
+    let findings = audit(&snapshot, &plan);
+    let mut refused: BTreeMap<&str, usize> = BTreeMap::new();
+    for finding in findings.iter() {
+        match &finding.fault {
+            Fault::Refused { plugin, .. } => *refused.entry(plugin.name()).or_default() += 1,
+            other => panic!("{other}"),
+        }
+    }
+    // Pod `i` goes to node `i mod 1000`. A second nginx on a node is always one too many, and pods with
+    // affinity have to follow the zone of the first of their label.
+    let mut first_zone: BTreeMap<usize, usize> = BTreeMap::new();
+    let strays = (0..5_000_usize).filter(|index| index % 5 == 3).filter(|index| {
+        let zone = index % 1_000 % 3;
+        *first_zone.entry(index % 7).or_insert(zone) != zone
+    });
+    let strays = strays.count();
+    assert_eq!(refused.get("InterPodAffinity"), Some(&(4 * 200 + strays)), "{refused:?}");
+    assert_eq!(refused.keys().copied().collect::<Vec<_>>(), ["InterPodAffinity", "PodTopologySpread"]);
 }

@@ -141,7 +141,8 @@ impl<'a, 'f> Replay<'a, 'f> {
             .with_classes(&cluster.storage_classes)
             .with_csi_nodes(cluster.csi_nodes.iter().chain(&planned.csi_nodes))
             .with_csi_drivers(&cluster.csi_drivers)
-            .with_capacities(&cluster.storage_capacities);
+            .with_capacities(&cluster.storage_capacities)
+            .with_attachments(&cluster.volume_attachments);
         let mut world = World::new(&cluster.nodes, &cluster.namespaces, storage);
         world.bind_running(&cluster.pods);
         let new: Vec<Option<usize>> =
