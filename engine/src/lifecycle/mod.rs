@@ -24,6 +24,7 @@ mod off;
 mod powering_on;
 mod ready;
 mod rules;
+mod settings;
 mod state;
 pub mod table;
 mod turn;
@@ -39,6 +40,7 @@ pub use evidence::{
     Goodbye, Hello, Leadership, NodeSeen, NodeView, Outcome, Performed, PodsView, PoolView, PowerSeen,
     Settings, TroubleClass,
 };
+pub use settings::{Surroundings, settings};
 pub use state::{HostState, Step};
 pub use table::Rule;
 

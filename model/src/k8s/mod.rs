@@ -28,8 +28,8 @@ pub use list::List;
 pub use meta::{Annotations, ObjectMeta, OwnerReference};
 pub use node::{Node, NodeCondition, NodeInfo, NodeSpec, NodeStatus};
 pub use pod::{
-    Container, ContainerPort, ContainerRestartPolicy, Pod, PodResourceClaim, PodSpec, Protocol, Resources,
-    RestartRule, SchedulingGate, SchedulingGroup,
+    Container, ContainerPort, ContainerRestartPolicy, Pod, PodKey, PodResourceClaim, PodSpec, Protocol,
+    Resources, RestartRule, SchedulingGate, SchedulingGroup,
 };
 pub use policy::{
     IntOrPercent, Namespace, PdbSpec, PdbStatus, PodDisruptionBudget, PriorityClass, RuntimeClass,
@@ -41,8 +41,8 @@ pub use status::{ContainerStatus, PodCondition, PodPhase, PodStatus};
 pub use storage::{
     ClaimPhase, ClaimRef, CsiAllocatable, CsiDriver, CsiDriverSpec, CsiNode, CsiNodeDriver, CsiNodeSpec,
     CsiStorageCapacity, CsiVolume, PersistentVolume, PersistentVolumeClaim, PvSpec, PvStatus, PvcSpec,
-    PvcStatus, StorageClass, TopologyRequirement, TopologyTerm, VolumeBindingMode, VolumeNodeAffinity,
-    VolumePhase,
+    PvcStatus, StorageClass, TopologyRequirement, TopologyTerm, VolumeAttachment, VolumeAttachmentSource,
+    VolumeAttachmentSpec, VolumeBindingMode, VolumeNodeAffinity, VolumePhase,
 };
 pub use table::{Labels, ResourceList, Table};
 pub use taint::{Effect, Taint, Toleration, TolerationOperator};
