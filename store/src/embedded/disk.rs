@@ -1,6 +1,14 @@
 //! The file under redb, with a place to inject faults, and what its errors mean to a person.
 
-use std::{fmt, fs, io, os::unix::fs::FileExt, path::Path, sync::Arc};
+use std::{
+    fmt, fs, io,
+    os::unix::fs::FileExt,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use muster_model::store::StoreError;
 
@@ -26,11 +34,21 @@ pub trait Faults: fmt::Debug + Send + Sync {
 pub(super) struct Disk {
     file: fs::File,
     faults: Option<Arc<dyn Faults>>,
+    header_touched: Arc<AtomicBool>,
 }
 
+/// redb keeps the pointers to what is committed in the first page. As long as that page is not written, a
+/// transaction has not happened, whatever else was.
+const HEADER: u64 = 4096;
+
 impl Disk {
-    pub(super) fn open(path: &Path, faults: Option<Arc<dyn Faults>>) -> io::Result<Self> {
-        Ok(Self { file: fs::OpenOptions::new().read(true).write(true).open(path)?, faults })
+    /// `header_touched` is set with the first write to the header.
+    pub(super) fn open(
+        path: &Path,
+        faults: Option<Arc<dyn Faults>>,
+        header_touched: Arc<AtomicBool>,
+    ) -> io::Result<Self> {
+        Ok(Self { file: fs::OpenOptions::new().read(true).write(true).open(path)?, faults, header_touched })
     }
 }
 
@@ -60,6 +78,9 @@ impl redb::StorageBackend for Disk {
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         if let Some(faults) = &self.faults {
             faults.write(offset + data.len() as u64, data.len())?;
+        }
+        if offset < HEADER {
+            self.header_touched.store(true, Ordering::SeqCst);
         }
         self.file.write_all_at(data, offset)
     }

@@ -15,7 +15,7 @@ use std::{
     fs,
     io::{self, Read, Write},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
 };
 
 use muster_model::store::StoreError;
@@ -39,6 +39,8 @@ pub(super) struct Files {
     pub(super) dir: PathBuf,
     pub(super) cache_bytes: usize,
     pub(super) faults: Option<Arc<dyn Faults>>,
+    /// Whether redb has written what decides over a commit since this was last reset.
+    pub(super) header_touched: Arc<AtomicBool>,
 }
 
 /// What a clean stop leaves behind.
@@ -113,7 +115,7 @@ impl Files {
     }
 
     fn database_at(&self, path: &Path) -> Result<Database, Trouble> {
-        let disk = Disk::open(path, self.faults.clone())?;
+        let disk = Disk::open(path, self.faults.clone(), Arc::clone(&self.header_touched))?;
         guarded(|| Ok(Database::builder().set_cache_size(self.cache_bytes).create_with_backend(disk)?))
     }
 

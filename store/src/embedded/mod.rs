@@ -125,7 +125,12 @@ impl Embedded {
         let name = dir.display().to_string();
         fs::create_dir_all(&dir).map_err(|error| Trouble::from(error).error(&name))?;
         let lock = lock::Lock::take(&dir, &name, &options.holder)?;
-        let files = Files { dir, cache_bytes: options.cache_bytes, faults: options.faults };
+        let files = Files {
+            dir,
+            cache_bytes: options.cache_bytes,
+            faults: options.faults,
+            header_touched: Arc::default(),
+        };
         let database = files.open(&name)?;
         let state =
             guarded(|| pages::state(&database.begin_read()?)).map_err(|trouble| trouble.error(&name))?;

@@ -8,7 +8,7 @@
 //! When the disk fails in the middle, the file is opened again as after a crash, and what it then holds is
 //! the answer.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, atomic::Ordering};
 
 use muster_model::store::{Change, Committed, Entry, Revision, StoreError, Txn, Write};
 use redb::{Database, ReadableTable, Table, WriteTransaction};
@@ -244,6 +244,7 @@ impl Writer {
     ) -> Result<T, Failed> {
         self.revive().map_err(Failed::NotDone)?;
         let mut target = None;
+        self.files.header_touched.store(false, Ordering::SeqCst);
         let outcome = {
             let database = self.shared.database.read().unwrap_or_else(PoisonError::into_inner);
             let database = match &*database {
@@ -263,11 +264,13 @@ impl Writer {
             }
             Err(Stage::Committing(trouble, value)) => {
                 tracing::error!(store = %self.shared.name, code = "commit", "the store could not commit: {trouble:?}");
+                let undecided = self.files.header_touched.load(Ordering::SeqCst);
                 self.reopen();
                 match self.shared.read(|txn| pages::state(txn)) {
                     // Nobody else writes, so the state is the one that was to be committed, or an older one.
                     Ok(state) if Some(state) == target => Ok(value),
                     Ok(_) => Err(Failed::NotDone(trouble)),
+                    Err(_) if !undecided => Err(Failed::NotDone(trouble)),
                     Err(_) => Err(Failed::Unknown(trouble)),
                 }
             }

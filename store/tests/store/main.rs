@@ -2,4 +2,5 @@
 
 mod conformance;
 mod embedded;
+mod etcd;
 mod support;

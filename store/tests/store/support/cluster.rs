@@ -61,7 +61,6 @@ struct Member {
     command: Vec<String>,
     log: PathBuf,
     child: Option<Child>,
-    stopped: bool,
 }
 
 impl Member {
@@ -149,7 +148,7 @@ impl Cluster {
             }
             command.extend(setup.arguments.iter().cloned());
             let log = dir.path().join(format!("m{n}.log"));
-            let mut member = Member { command, log, child: None, stopped: false };
+            let mut member = Member { command, log, child: None };
             member.start();
             Mutex::new(member)
         });
@@ -206,15 +205,24 @@ impl Cluster {
 
     /// Stops a member where it stands (SIGSTOP): its connections stay, nothing answers.
     pub(crate) fn freeze(&self, n: usize) {
-        let mut member = lock(&self.members[n]);
-        member.signal("-STOP");
-        member.stopped = true;
+        lock(&self.members[n]).signal("-STOP");
     }
 
     pub(crate) fn thaw(&self, n: usize) {
-        let mut member = lock(&self.members[n]);
-        member.signal("-CONT");
-        member.stopped = false;
+        lock(&self.members[n]).signal("-CONT");
+    }
+
+    /// What etcd's own tool says. Panics when it fails.
+    pub(crate) fn etcdctl(&self, arguments: &[&str]) -> String {
+        let output = Command::new(peers().join("etcdctl"))
+            .args(["--endpoints", &self.endpoints.join(","), "--command-timeout=30s"])
+            .args(arguments)
+            .env("ETCDCTL_API", "3")
+            .output()
+            .expect("etcdctl can be run");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "etcdctl {arguments:?}: {error}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
     /// The member that leads.
