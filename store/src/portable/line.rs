@@ -74,10 +74,15 @@ struct EntryLine {
     key: String,
     created: Revision,
     modified: Revision,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     json: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     base64: Option<String>,
+}
+
+/// A field that is there has a value, also when that value is `null`.
+fn present<'de, D: serde::Deserializer<'de>>(input: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Deserialize::deserialize(input).map(Some)
 }
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -5,3 +5,4 @@ mod crash;
 mod damage;
 mod full;
 mod history;
+mod measure;

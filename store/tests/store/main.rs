@@ -3,4 +3,6 @@
 mod conformance;
 mod embedded;
 mod etcd;
+mod opening;
+mod portable;
 mod support;
