@@ -41,7 +41,7 @@ impl Target {
                 rest.trim_end_matches('/').split(',').map(|host| host.trim().to_owned()).collect();
             for endpoint in &endpoints {
                 let port = endpoint.rsplit_once(':').filter(|(host, _)| !host.is_empty());
-                if !port.is_some_and(|(_, port)| port.parse::<u16>().is_ok())
+                if port.is_none_or(|(_, port)| port.parse::<u16>().is_err())
                     || endpoint.contains(['/', '@', ' '])
                 {
                     return Err(invalid(format!(

@@ -43,7 +43,7 @@ impl Clock for Manual {
     }
 
     async fn sleep(&self, _: Duration) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

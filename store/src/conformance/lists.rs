@@ -117,15 +117,12 @@ pub(super) async fn the_past_is_as_it_was(world: World) {
         ("a", None),
     ];
     for (name, value) in steps {
-        let revision = match value {
-            Some(value) => {
-                model.insert(world.key(name), value.to_owned());
-                world.put(name, value).await
-            }
-            None => {
-                model.remove(&world.key(name));
-                world.delete(name).await
-            }
+        let revision = if let Some(value) = value {
+            model.insert(world.key(name), value.to_owned());
+            world.put(name, value).await
+        } else {
+            model.remove(&world.key(name));
+            world.delete(name).await
         };
         moments.push((revision, model.clone().into_iter().collect()));
     }

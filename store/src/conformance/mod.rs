@@ -151,7 +151,7 @@ cases! {
 }
 
 /// How long a case waits for what must come. Generous: slow machines are not faults.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A store, and the part of it that belongs to the case.
 #[derive(Debug, Clone)]

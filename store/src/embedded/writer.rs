@@ -66,6 +66,15 @@ pub(super) struct Writer {
     pub(super) lock: Lock,
 }
 
+/// What to do next.
+enum Next {
+    Job(Job),
+    /// Nothing just now: history may be trimmed meanwhile.
+    Idle,
+    /// Nobody is left to give anything to do.
+    End,
+}
+
 struct Waiting {
     txn: Txn,
     reply: Reply<Committed>,
@@ -76,13 +85,14 @@ impl Writer {
     pub(super) fn run(mut self) {
         let mut idle_work = true;
         let mut closing = None;
-        while let Some(job) = self.next(idle_work) {
-            let job = match job {
-                Some(job) => job,
-                None => {
+        loop {
+            let job = match self.next(idle_work) {
+                Next::Job(job) => job,
+                Next::Idle => {
                     idle_work = self.trim_idle();
                     continue;
                 }
+                Next::End => break,
             };
             idle_work = true;
             let mut batch = Vec::new();
@@ -106,16 +116,15 @@ impl Writer {
         }
     }
 
-    /// The next job; `Some(None)` when there is none just now and history may be trimmed meanwhile.
-    fn next(&mut self, idle_work: bool) -> Option<Option<Job>> {
+    fn next(&mut self, idle_work: bool) -> Next {
         if idle_work {
             return match self.jobs.try_recv() {
-                Ok(job) => Some(Some(job)),
-                Err(mpsc::error::TryRecvError::Empty) => Some(None),
-                Err(mpsc::error::TryRecvError::Disconnected) => None,
+                Ok(job) => Next::Job(job),
+                Err(mpsc::error::TryRecvError::Empty) => Next::Idle,
+                Err(mpsc::error::TryRecvError::Disconnected) => Next::End,
             };
         }
-        self.jobs.blocking_recv().map(Some)
+        self.jobs.blocking_recv().map_or(Next::End, Next::Job)
     }
 
     /// Takes all commits that are waiting, up to the first other job, which is returned.
@@ -225,7 +234,7 @@ impl Writer {
 
     /// Forgets some history that is out of bounds; whether there is more.
     fn trim_idle(&self) -> bool {
-        let due = self.shared.read(|txn| Ok::<_, Trouble>(self.overdue(&pages::state(txn)?, txn)?));
+        let due = self.shared.read(|txn| self.overdue(&pages::state(txn)?, txn));
         if !matches!(due, Ok(true)) {
             return false;
         }
@@ -266,7 +275,7 @@ impl Writer {
                 tracing::error!(store = %self.shared.name, code = "commit", "the store could not commit: {trouble:?}");
                 let undecided = self.files.header_touched.load(Ordering::SeqCst);
                 self.reopen();
-                match self.shared.read(|txn| pages::state(txn)) {
+                match self.shared.read(pages::state) {
                     // Nobody else writes, so the state is the one that was to be committed, or an older one.
                     Ok(state) if Some(state) == target => Ok(value),
                     Ok(_) => Err(Failed::NotDone(trouble)),

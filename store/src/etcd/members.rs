@@ -31,7 +31,7 @@ const EJECT_LONGEST: Duration = Duration::from_secs(30);
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 pub(super) struct Members {
-    members: Vec<Member>,
+    list: Vec<Member>,
     /// The one in use.
     current: AtomicUsize,
     connect: Duration,
@@ -64,7 +64,7 @@ pub(super) struct Connection {
 
 impl fmt::Debug for Members {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let addresses: Vec<&str> = self.members.iter().map(|member| member.address.as_str()).collect();
+        let addresses: Vec<&str> = self.list.iter().map(|member| member.address.as_str()).collect();
         f.debug_struct("Members").field("members", &addresses).finish_non_exhaustive()
     }
 }
@@ -74,10 +74,9 @@ impl Members {
         if addresses.is_empty() {
             return Err(StoreError::Invalid { why: "an etcd store needs at least one member".to_owned() });
         }
-        let members =
-            addresses.iter().map(|address| Member::new(address, options)).collect::<Result<_, _>>()?;
+        let list = addresses.iter().map(|address| Member::new(address, options)).collect::<Result<_, _>>()?;
         Ok(Self {
-            members,
+            list,
             current: AtomicUsize::new(0),
             connect: options.connect_timeout,
             cluster: AtomicU64::new(0),
@@ -85,18 +84,18 @@ impl Members {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.members.len()
+        self.list.len()
     }
 
     /// The member to ask now.
     pub(super) fn pick(&self) -> &Member {
         let now = Instant::now();
         let current = self.current.load(Ordering::Relaxed);
-        let in_turn = (0..self.members.len()).map(|n| (current + n) % self.members.len());
-        let best = in_turn.min_by_key(|&n| self.members[n].health().until.filter(|until| *until > now));
+        let in_turn = (0..self.list.len()).map(|n| (current + n) % self.list.len());
+        let best = in_turn.min_by_key(|&n| self.list[n].health().until.filter(|until| *until > now));
         let best = best.unwrap_or(current);
         self.current.store(best, Ordering::Relaxed);
-        &self.members[best]
+        &self.list[best]
     }
 
     /// A connection to `member`, made now if there is none.

@@ -17,7 +17,7 @@ mod upkeep;
 mod watch;
 
 /// Generated from `proto/etcd.proto`.
-#[allow(clippy::pedantic, unreachable_pub, missing_debug_implementations, reason = "generated")]
+#[allow(clippy::all, clippy::pedantic, unreachable_pub, missing_debug_implementations, reason = "generated")]
 mod proto {
     tonic::include_proto!("etcdserverpb");
 }
@@ -82,7 +82,7 @@ impl Default for Options {
             // Long enough to outlast an election after a leader's death.
             call_timeout: Duration::from_secs(15),
             keep_revisions: None,
-            sweep_every: Duration::from_secs(600),
+            sweep_every: Duration::from_mins(10),
         }
     }
 }

@@ -92,6 +92,12 @@ struct Trailer {
     sha256: String,
 }
 
+/// As much of the first line as every format has.
+#[derive(Deserialize)]
+struct Version {
+    muster_export: u32,
+}
+
 /// What a sound export says about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verified {
@@ -175,10 +181,6 @@ impl<R: BufRead> Reader<R> {
     pub(super) fn new(input: R) -> Result<(Self, Header), PortableError> {
         let mut reader = Self { input, line: 0, chain: 0, digest: Sha256::new(), count: 0 };
         let Some(text) = reader.text()? else { return Err(PortableError::Truncated { line: 0 }) };
-        #[derive(Deserialize)]
-        struct Version {
-            muster_export: u32,
-        }
         // Looked at before the checksum: a newer format may sum differently.
         let version: Version = serde_json::from_str(text.trim_end())
             .map_err(|_| reader.fault("it is not the first line of an export"))?;

@@ -5,6 +5,7 @@ mod memory {
 
     use muster_store::{conformance::Fixture, memory::Memory};
 
+    #[allow(clippy::unused_async, reason = "the macro takes async functions")]
     async fn fixture(_: &'static str) -> Fixture {
         Fixture { store: Arc::new(Memory::default()), keep: Box::new(()) }
     }
@@ -19,6 +20,7 @@ mod embedded {
 
     use crate::support::{options, scratch};
 
+    #[allow(clippy::unused_async, reason = "the macro takes async functions")]
     async fn fixture(_: &'static str) -> Fixture {
         let dir = scratch();
         let store = Embedded::open(dir.path(), options()).expect("a fresh store opens");

@@ -43,7 +43,7 @@ async fn opens_and_closes(target: Target, options: OpenOptions) {
     store.close().await.expect("it closes");
     match open(&target, options).await {
         Err(error @ StoreError::Damaged { .. }) => {
-            assert!(error.to_string().contains("not finished"), "{error}")
+            assert!(error.to_string().contains("not finished"), "{error}");
         }
         other => panic!("something half restored was opened: {other:?}"),
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::StreamExt;
 use muster_model::store::{Committed, List, Store, StoreError, Txn};
 use muster_store::embedded::Embedded;
 
@@ -33,14 +34,13 @@ async fn a_closed_store_answers_with_an_error() {
     let mut watch = store.watch("", store.revision().await.expect("it answers")).await.expect("it watches");
     store.close().await.expect("it closes");
     let closed = |error: Option<StoreError>| {
-        assert!(matches!(error, Some(StoreError::Unavailable { .. })), "{error:?}")
+        assert!(matches!(error, Some(StoreError::Unavailable { .. })), "{error:?}");
     };
     closed(store.get("/a").await.err());
     closed(store.list(List::default()).await.err());
     closed(store.commit(Txn::new().put("/a", "2")).await.err());
     closed(store.revision().await.err());
     closed(store.close().await.err());
-    use futures::StreamExt;
     let end = async {
         loop {
             match watch.next().await {
@@ -51,7 +51,7 @@ async fn a_closed_store_answers_with_an_error() {
         }
     };
     closed(
-        tokio::time::timeout(std::time::Duration::from_secs(60), end)
+        tokio::time::timeout(std::time::Duration::from_mins(1), end)
             .await
             .expect("a watch ends with its store"),
     );

@@ -11,7 +11,7 @@ use crate::support::{cluster::wait, options, scratch};
 async fn put(store: &dyn Store, key: &str, value: Vec<u8>) -> Revision {
     match store.commit(Txn::new().put(key, value)).await.expect("it commits") {
         muster_model::store::Committed::Done { revision } => revision,
-        refused => panic!("{refused:?}"),
+        refused @ muster_model::store::Committed::Refused { .. } => panic!("{refused:?}"),
     }
 }
 

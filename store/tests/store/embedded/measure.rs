@@ -9,7 +9,7 @@ use crate::support::{options, scratch};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "prints figures, judges nothing"]
-#[allow(clippy::disallowed_methods, reason = "measures real time")]
+#[allow(clippy::disallowed_methods, clippy::cast_precision_loss, reason = "measures real time, roughly")]
 async fn measure() {
     const WRITERS: usize = 64;
     const EACH: usize = 1600;

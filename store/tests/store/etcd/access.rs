@@ -168,7 +168,7 @@ async fn a_login_is_renewed_when_it_expires() {
     let mut heard = 0;
     while heard < 3 {
         use futures::StreamExt;
-        let event = tokio::time::timeout(Duration::from_secs(60), watch.next()).await.expect("it goes on");
+        let event = tokio::time::timeout(Duration::from_mins(1), watch.next()).await.expect("it goes on");
         match event.expect("it goes on").expect("it does not fail") {
             muster_model::store::WatchEvent::Changes(_) => heard += 1,
             muster_model::store::WatchEvent::Progress(_) => {}

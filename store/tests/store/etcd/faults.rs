@@ -46,7 +46,7 @@ async fn quorum_is_lost_and_regained() {
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), told).await.expect("a lost quorum shows");
+    tokio::time::timeout(Duration::from_mins(1), told).await.expect("a lost quorum shows");
     let refused = store.commit(Txn::new().put("/x", "1")).await;
     assert!(
         matches!(refused, Err(StoreError::Unavailable { .. } | StoreError::Ambiguous { .. })),
@@ -87,7 +87,7 @@ async fn a_dead_member_costs_nothing_after_the_first_failure() {
     }
     // The same client, while another one dies and the first has come back.
     cluster.restart(0);
-    let one = cluster.open(Options { call_timeout: Duration::from_secs(60), ..options() }).await;
+    let one = cluster.open(Options { call_timeout: Duration::from_mins(1), ..options() }).await;
     one.revision().await.expect("the cluster answers");
     cluster.kill(1);
     for n in 0..20 {
@@ -142,7 +142,7 @@ async fn history_is_compacted_under_a_watch() {
 }
 
 async fn next(watch: &mut muster_model::store::WatchStream) -> Result<WatchEvent, StoreError> {
-    let next = tokio::time::timeout(Duration::from_secs(60), watch.next());
+    let next = tokio::time::timeout(Duration::from_mins(1), watch.next());
     next.await.expect("the watch says something").expect("a watch does not end silently")
 }
 
@@ -170,7 +170,7 @@ async fn what_a_crashed_process_leaves_is_removed_by_the_others() {
             wait(Duration::from_millis(100)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), swept).await.expect("the slot is removed");
+    tokio::time::timeout(Duration::from_mins(1), swept).await.expect("the slot is removed");
     put(&other, "2").await;
     assert_eq!(slots(&cluster, &root), 1);
     other.close().await.expect("it closes");

@@ -28,6 +28,6 @@ impl muster_model::Clock for Still {
     }
 
     async fn sleep(&self, _: muster_model::Duration) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
