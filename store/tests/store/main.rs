@@ -3,6 +3,7 @@
 mod conformance;
 mod embedded;
 mod etcd;
+mod leading;
 mod opening;
 mod portable;
 mod support;
