@@ -62,8 +62,15 @@ impl Network {
         let mut buffer = vec![0; 1 << 16];
         while let Ok(length @ 1..) = from.read(&mut buffer).await {
             if number < self.held.load(Ordering::SeqCst) {
+                // The whole request, and not yet that the client gives up on it a second later.
+                let mut request = buffer[..length].to_vec();
+                while let Ok(Ok(length @ 1..)) =
+                    tokio::time::timeout(Duration::from_millis(300), from.read(&mut buffer)).await
+                {
+                    request.extend_from_slice(&buffer[..length]);
+                }
                 let _ = self.released.subscribe().wait_for(|released| *released).await;
-                let _ = to.write_all(&buffer[..length]).await;
+                let _ = to.write_all(&request).await;
                 // Before what takes it back: a late request is one that nobody waits for any more.
                 wait(Duration::from_millis(500)).await;
             } else if to.write_all(&buffer[..length]).await.is_err() {
