@@ -14,6 +14,7 @@ pub mod identity;
 pub mod ids;
 pub mod k8s;
 pub mod known;
+pub mod lease;
 pub mod names;
 pub mod patch;
 pub mod platform;
