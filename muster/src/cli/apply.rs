@@ -14,7 +14,7 @@ use super::{
     manifest::{self, Document, Files},
     print::{
         format::{self, Format},
-        unified, yaml,
+        lines, unified, yaml,
     },
     session::Session,
 };
@@ -252,10 +252,10 @@ fn coloured(text: &str, colour: bool) -> String {
         return text.to_owned();
     }
     let paint = |line: &str| match line.as_bytes().first() {
-        Some(b'+') => format!("\u{1b}[32m{line}\u{1b}[0m\n"),
-        Some(b'-') => format!("\u{1b}[31m{line}\u{1b}[0m\n"),
-        Some(b'@') => format!("\u{1b}[36m{line}\u{1b}[0m\n"),
-        _ => format!("{line}\n"),
+        Some(b'+') => format!("\u{1b}[32m{line}\u{1b}[0m"),
+        Some(b'-') => format!("\u{1b}[31m{line}\u{1b}[0m"),
+        Some(b'@') => format!("\u{1b}[36m{line}\u{1b}[0m"),
+        _ => line.to_owned(),
     };
-    text.lines().map(paint).collect()
+    lines(text.lines().map(paint))
 }

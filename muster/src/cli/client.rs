@@ -12,12 +12,25 @@ use super::{
     screen::Screen,
 };
 
+/// The header that chooses a project.
+const PROJECT: &str = "x-muster-project";
 /// Longest pause that a busy server may ask for before the command gives up instead.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// How often a busy server is asked again.
 const TRIES: u32 = 4;
 /// Longest wait for a connection to be made; a server that is there answers at once.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The projects that a request is about.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) enum Projects {
+    /// What the context or `--project` says.
+    #[default]
+    Session,
+    /// Every project in which the identity holds a role.
+    All,
+    One(String),
+}
 
 /// A request before it is sent. `object` is what errors call it.
 #[derive(Debug, Clone)]
@@ -28,8 +41,7 @@ pub(crate) struct Request {
     pub(crate) body: Option<Value>,
     pub(crate) content_type: &'static str,
     pub(crate) if_match: Option<String>,
-    /// Project to work in, when it is not the session's.
-    pub(crate) project: Option<String>,
+    pub(crate) scope: Projects,
     pub(crate) object: String,
 }
 
@@ -42,7 +54,7 @@ impl Request {
             body: None,
             content_type: "application/json",
             if_match: None,
-            project: None,
+            scope: Projects::Session,
             object: object.into(),
         }
     }
@@ -72,7 +84,6 @@ impl Request {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
-    pub(crate) status: StatusCode,
     pub(crate) headers: header::HeaderMap,
     pub(crate) body: Value,
 }
@@ -154,7 +165,7 @@ impl Client {
                 return Err(self.refusal(&request, status, &body));
             }
             self.warn(&headers);
-            return Ok(Answer { status, headers, body });
+            return Ok(Answer { headers, body });
         }
     }
 
@@ -177,13 +188,12 @@ impl Client {
             url.query_pairs_mut().extend_pairs(&request.query);
         }
         let mut identity = self.identity.clone();
-        if request.project.is_some() {
-            identity.remove("x-muster-project");
+        match &request.scope {
+            Projects::Session => {}
+            Projects::All => drop(identity.remove(PROJECT)),
+            Projects::One(project) => put(&mut identity, PROJECT, project, "project", Secrecy::Open)?,
         }
         let mut builder = self.http.request(request.method.clone(), url).headers(identity);
-        if let Some(project) = &request.project {
-            builder = builder.header("x-muster-project", project);
-        }
         if let Some(timeout) = timeout {
             builder = builder.timeout(timeout.as_std());
         }
@@ -216,7 +226,7 @@ impl Client {
         let faults: Vec<Fault> = error["fields"].as_array().into_iter().flatten().filter_map(fault).collect();
         match error["details"].as_str() {
             Some(details) if !details.is_empty() && faults.is_empty() => {
-                cause = format!("{cause}: {details}")
+                cause = format!("{cause}: {details}");
             }
             _ => {}
         }
@@ -285,34 +295,45 @@ fn pause(status: StatusCode, headers: &header::HeaderMap) -> Option<Duration> {
         .filter(|pause| *pause <= LONGEST_PAUSE)
 }
 
+/// Whether a header's value may show up in debug output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Secrecy {
+    Open,
+    Secret,
+}
+
+fn put(
+    headers: &mut header::HeaderMap,
+    name: &'static str,
+    value: &str,
+    object: &str,
+    secrecy: Secrecy,
+) -> Outcome {
+    let mut value = header::HeaderValue::from_str(value).map_err(|_| {
+        Failure::usage(object.to_owned(), "it holds characters that cannot be sent")
+            .next("use plain ASCII without line breaks")
+    })?;
+    value.set_sensitive(secrecy == Secrecy::Secret);
+    headers.insert(name, value);
+    Ok(())
+}
+
 fn identity(settings: &Settings) -> Outcome<header::HeaderMap> {
     let mut headers = header::HeaderMap::new();
-    let mut put = |name: &'static str, value: &str, object: &str, secret: bool| {
-        let mut value = header::HeaderValue::from_str(value).map_err(|_| {
-            Failure::usage(object.to_owned(), "it holds characters that cannot be sent")
-                .next("use plain ASCII without line breaks")
-        })?;
-        value.set_sensitive(secret);
-        headers.insert(name, value);
-        Ok::<(), Failure>(())
-    };
     if let Some(path) = &settings.token_file {
         let token = String::from_utf8_lossy(&read(path)?).trim().to_owned();
+        let object = format!("file {}", path.value.display());
         if token.is_empty() {
-            return Err(Failure::new(
-                Exit::Denied,
-                format!("file {}", path.value.display()),
-                "it holds no token",
-            )
-            .next("put the token into it, one line"));
+            return Err(Failure::new(Exit::Denied, object, "it holds no token")
+                .next("put the token into it, one line"));
         }
-        put("authorization", &format!("Bearer {token}"), &format!("file {}", path.value.display()), true)?;
+        put(&mut headers, "authorization", &format!("Bearer {token}"), &object, Secrecy::Secret)?;
     }
     if let Some(email) = &settings.email {
-        put("x-user-email", &email.value, "--as-email", false)?;
+        put(&mut headers, "x-user-email", &email.value, "--as-email", Secrecy::Open)?;
     }
     if let Some(project) = &settings.project {
-        put("x-muster-project", &project.value, "--project", false)?;
+        put(&mut headers, PROJECT, &project.value, "--project", Secrecy::Open)?;
     }
     Ok(headers)
 }

@@ -3,6 +3,8 @@
 //! The shell starts this binary again for every press of the key, so that a slow or absent server must not
 //! be felt: it gets a second, and silence means no names.
 
+use std::fmt::Write as _;
+
 use std::{ffi::OsStr, path::PathBuf, sync::Arc};
 
 use clap::{Args, Parser, ValueEnum};
@@ -95,7 +97,7 @@ pub(crate) fn answer_kubectl(tools: &Tools, complete: &Complete) -> Outcome {
     for candidate in found {
         let value = candidate.get_value().to_string_lossy().into_owned();
         let help = candidate.get_help().map(|help| format!("\t{help}")).unwrap_or_default();
-        out.push_str(&format!("{value}{}\n", help.lines().next().unwrap_or_default()));
+        let _ = writeln!(out, "{value}{}", help.lines().next().unwrap_or_default());
     }
     tools.screen.data(&format!("{out}{NO_FILES}\n"))
 }

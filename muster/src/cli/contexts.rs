@@ -10,7 +10,7 @@ use super::{
     context::{Connection, Context, File, Settings},
     failure::{Exit, Failure, Outcome},
     get::FormatArg,
-    print::{format::Format, table::Table, yaml},
+    print::{format::Format, lines, table::Table, yaml},
 };
 
 #[derive(Debug, Args)]
@@ -115,9 +115,7 @@ fn get_contexts(tools: &Tools, format: &Format, connection: &Connection) -> Outc
     let (file, path) = load(tools, connection)?;
     let current = |name: &str| file.current_context.as_deref() == Some(name);
     match format {
-        Format::Name => {
-            tools.screen.data(&file.contexts.keys().map(|name| format!("{name}\n")).collect::<String>())
-        }
+        Format::Name => tools.screen.data(&lines(file.contexts.keys())),
         Format::Table | Format::Wide => {
             if file.contexts.is_empty() {
                 tools.screen.note(&format!(

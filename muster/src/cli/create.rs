@@ -76,7 +76,7 @@ struct Pool {
     /// Where its machines come from
     #[arg(long, value_parser = PLATFORMS)]
     platform: String,
-    /// Type of machine, in the platform's words (n1-standard-4, m5.xlarge, Standard_D4s_v3)
+    /// Type of machine, in the platform's words (n1-standard-4, m5.xlarge)
     #[arg(long, value_name = "TYPE")]
     machine_type: Option<String>,
     /// Size of the boot disk in GB

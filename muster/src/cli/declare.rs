@@ -6,7 +6,7 @@ use reqwest::Method;
 use serde_json::{Map, Value};
 
 use super::{
-    client::Request,
+    client::{Projects, Request},
     failure::{Exit, Failure, Outcome},
     kinds::{Kind, Scope, text_at},
     list::{self, Selection},
@@ -66,7 +66,7 @@ pub(crate) struct Wanted {
     pub(crate) current: Option<Value>,
     pub(crate) title: String,
     pub(crate) origin: Origin,
-    project: Option<String>,
+    scope: Projects,
 }
 
 /// Looks up the cluster and the present object.
@@ -102,7 +102,8 @@ pub(crate) async fn prepare(session: &Session, document: Document) -> Outcome<Wa
         "" => None, // the server says what is wrong with it
         _ => present(session, kind, &body, id.as_deref(), project.as_deref()).await?,
     };
-    Ok(Wanted { kind, body, current, title, origin, project })
+    let scope = project.map_or(Projects::Session, Projects::One);
+    Ok(Wanted { kind, body, current, title, origin, scope })
 }
 
 /// The object that the document is about: by id when that exists, else by name.
@@ -115,7 +116,7 @@ async fn present(
 ) -> Outcome<Option<Value>> {
     if let Some(id) = id {
         let request = Request {
-            project: project.map(str::to_owned),
+            scope: project.map_or(Projects::Session, |project| Projects::One(project.to_owned())),
             ..Request::get(kind.path(id), format!("{} {id}", kind.singular))
         };
         match session.client.call(request).await {
@@ -148,7 +149,7 @@ impl Wanted {
     pub(crate) async fn create(&self, session: &Session, dry_run: DryRun) -> Outcome<Value> {
         let mut request = Request::new(Method::POST, self.kind.collection(), &self.title)
             .body(Value::Object(self.body.clone()));
-        request.project.clone_from(&self.project);
+        request.scope.clone_from(&self.scope);
         let answer = session.client.call(Self::dry(request, dry_run)).await;
         answer.map(|answer| answer.body).map_err(|failure| self.point(failure))
     }
@@ -166,7 +167,7 @@ impl Wanted {
         let mut request = Request::new(Method::PUT, self.kind.path(&text_at(current, "id")), &self.title)
             .body(Value::Object(body))
             .if_match(Some(version.as_str()).filter(|version| !version.is_empty()));
-        request.project.clone_from(&self.project);
+        request.scope.clone_from(&self.scope);
         let answer = session.client.call(Self::dry(request, dry_run)).await;
         answer.map(|answer| answer.body).map_err(|failure| self.point(failure))
     }
@@ -176,8 +177,10 @@ impl Wanted {
         let Some(current) = &self.current else {
             return Ok((Done::Created, self.create(session, dry_run).await?));
         };
-        if let (Some(wanted), true) = (self.body.get("cluster_id"), self.kind.scope == Scope::Cluster) {
-            if *wanted != current["cluster_id"] {
+        if let (Some(wanted), true) = (self.body.get("cluster_id"), self.kind.scope == Scope::Cluster)
+            && *wanted != current["cluster_id"]
+        {
+            {
                 return Err(self.point(
                     Failure::new(Exit::Conflict, &self.title, "a pool cannot move to another cluster")
                         .next("leave its id out to create a new one there"),

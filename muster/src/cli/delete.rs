@@ -139,7 +139,7 @@ async fn filed(session: &Session, delete: &Delete) -> Outcome<(Vec<Found>, Optio
                     failure = Some(
                         Failure::new(Exit::NotFound, wanted.title, "not found")
                             .next("--ignore-not-found passes over it"),
-                    )
+                    );
                 }
             },
             Err(problem) if problem.exit == Exit::NotFound => failure = Some(problem),

@@ -1,5 +1,7 @@
 //! `muster describe`: everything about an object that a person may want to know, in sections.
 
+use std::fmt::Write as _;
+
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -10,7 +12,7 @@ use super::{
     get,
     kinds::{self, Kind, Scope, Section, View, text_at},
     list::{self, Selection},
-    print::table::{Cell, Table},
+    print::table::Table,
     resolve,
     session::Session,
 };
@@ -96,17 +98,15 @@ fn render(sections: &[Section], colour: bool) -> String {
                     continue;
                 }
                 let mut table = Table::new(headers.iter().copied());
-                rows.iter().for_each(|row: &Vec<Cell>| table.push(row.clone()));
+                for row in rows {
+                    table.push(row.clone());
+                }
                 indent(&table.render(true, colour, &mut Vec::new()), title, &mut out);
             }
             Section::Lines(title, lines) => {
                 if !lines.is_empty() {
                     heading(title, &mut out);
-                    indent(
-                        &lines.iter().map(|line| format!("{line}\n")).collect::<String>(),
-                        title,
-                        &mut out,
-                    );
+                    indent(&crate::cli::print::lines(lines), title, &mut out);
                 }
             }
         }
@@ -116,7 +116,7 @@ fn render(sections: &[Section], colour: bool) -> String {
 
 fn heading(title: &str, out: &mut String) {
     if !title.is_empty() {
-        out.push_str(&format!("\n{title}:\n"));
+        let _ = write!(out, "\n{title}:\n");
     }
 }
 
@@ -124,6 +124,6 @@ fn heading(title: &str, out: &mut String) {
 fn indent(text: &str, title: &str, out: &mut String) {
     let margin = if title.is_empty() { "" } else { "  " };
     for line in text.lines() {
-        out.push_str(&format!("{margin}{line}\n"));
+        let _ = writeln!(out, "{margin}{line}");
     }
 }

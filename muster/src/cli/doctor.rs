@@ -1,5 +1,7 @@
 //! `muster doctor` and `muster version`: is everything as it should be, and if not, what to do.
 
+use std::fmt::Write as _;
+
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use clap::{Args, ValueEnum};
@@ -149,7 +151,7 @@ fn files(settings: &Settings, checks: &mut Vec<Check>) {
         let object = path.display().to_string();
         match fs::metadata(path) {
             Ok(meta) if meta.permissions().mode() & forbidden == 0 => {
-                checks.push(Check::ok("file-permissions", object, "fine"))
+                checks.push(Check::ok("file-permissions", object, "fine"));
             }
             Ok(meta) => {
                 let found = format!("mode {:o}: {what}", meta.permissions().mode() & 0o777);
@@ -204,16 +206,9 @@ async fn server(tools: &Tools, connection: &Connection, checks: &mut Vec<Check>)
             ..Check::failed("store", &failure)
         }),
     }
-    let who = session
-        .client
-        .call(Request::get("/api/v1/clusters", format!("server {name}")).query("limit", "1"))
-        .await;
+    let who = session.client.call(Request::get("/api/v1/whoami", format!("server {name}"))).await;
     match &who {
-        Ok(answer) => checks.push(Check::ok(
-            "identity",
-            &name,
-            format!("accepted, {} clusters visible", dash_total(&answer.body)),
-        )),
+        Ok(answer) => checks.push(Check::ok("identity", &name, known_as(&answer.body))),
         Err(failure) => checks.push(Check::failed("identity", failure)),
     }
     checks.push(match server_version(&session).await {
@@ -238,8 +233,10 @@ async fn server(tools: &Tools, connection: &Connection, checks: &mut Vec<Check>)
     }
 }
 
-fn dash_total(body: &Value) -> String {
-    kinds::dash(text_at(body, "total"))
+/// `user@example.com by header, mode dev, project user`.
+fn known_as(who: &Value) -> String {
+    let text = |path: &str| kinds::dash(text_at(who, path));
+    format!("{} by {}, mode {}, project {}", text("name"), text("proof"), text("mode"), text("project"))
 }
 
 fn clock(server: &str, answer: &Answer, now: Timestamp) -> Check {
@@ -339,16 +336,16 @@ fn print(tools: &Tools, checks: &[Check], output: Output) -> Outcome {
             }
             let mut text = table.render(output == Output::Table, tools.screen.colour, &mut Vec::new());
             for check in checks.iter().filter(|check| !check.remedy.is_empty()) {
-                text.push_str(&format!("{}: {}\n", check.id, check.remedy));
+                let _ = writeln!(text, "{}: {}", check.id, check.remedy);
             }
             tools.screen.data(&text)
         }
     }
 }
 
-/// The server's version, from the document that describes its API.
+/// The server's version, as its health tells it.
 async fn server_version(session: &Session) -> Option<String> {
-    let answer = session.client.call(Request::get("/version", "version")).await.ok()?;
+    let answer = session.client.call(Request::get("/health", "health")).await.ok()?;
     Some(text_at(&answer.body, "version")).filter(|version| !version.is_empty())
 }
 
@@ -360,7 +357,7 @@ pub(crate) async fn version(tools: &Tools, version: Version) -> Outcome {
         match Session::open(&version.connection, tools) {
             Ok(session) => match server_version(&session).await {
                 Some(found) => {
-                    document["server"] = json!({ "version": found, "address": session.client.server() })
+                    document["server"] = json!({ "version": found, "address": session.client.server() });
                 }
                 None => {
                     failure = session

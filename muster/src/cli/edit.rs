@@ -16,7 +16,7 @@ use super::{
     kinds::{Kind, text_at},
     list::Selection,
     manifest,
-    print::yaml,
+    print::{lines, yaml},
     resolve,
     session::Session,
 };
@@ -36,6 +36,7 @@ pub(crate) struct Edit {
 }
 
 #[derive(Debug, Args)]
+#[allow(clippy::struct_field_names, reason = "the fields are the flags that people type")]
 pub(crate) struct Patch {
     /// What to change: KIND NAME or KIND/NAME
     #[arg(required = true, value_name = "KIND NAME", add = super::complete::targets())]
@@ -208,11 +209,11 @@ fn comments(title: &str, trouble: Option<&Failure>) -> String {
             format!("{failure}\n\nCorrect it and save; save it unchanged to give up (your text is kept).")
         }
     };
-    text.lines().map(|line| format!("# {line}\n")).collect()
+    lines(text.lines().map(|line| format!("# {line}")))
 }
 
 fn without_comments(text: &str) -> String {
-    text.lines().skip_while(|line| line.starts_with('#')).map(|line| format!("{line}\n")).collect()
+    lines(text.lines().skip_while(|line| line.starts_with('#')))
 }
 
 fn write(path: &std::path::Path, text: &str) -> Outcome {

@@ -11,6 +11,7 @@ use super::{
     list::{self, Selection},
     print::{
         format::{self, Format},
+        lines,
         table::{Cell, Table},
     },
     resolve::{self, Target},
@@ -46,7 +47,7 @@ pub(crate) struct Shape {
     /// table, wide, json, yaml, name, jsonpath=…, custom-columns=… (or …-file=FILE)
     #[arg(short, long, default_value = "table", value_name = "FORMAT", add = super::complete::formats())]
     pub(crate) output: FormatArg,
-    /// Order by a column or by a JSONPath, like age or .spec.nodeCount
+    /// Order by a column or by a path, like age or .spec.nodeCount
     #[arg(long, value_name = "COLUMN")]
     pub(crate) sort_by: Option<String>,
     /// Leave the headers out
@@ -203,16 +204,12 @@ pub(crate) fn show(
     match &shape.output.0 {
         Format::Table | Format::Wide => tables(session, found, shape, selection),
         Format::Name => {
-            let names = |group: &Found| -> String {
-                group
-                    .items
-                    .iter()
-                    .map(|object| {
-                        format!("{}/{}\n", group.kind.singular, session.full_name(group.kind, object))
-                    })
-                    .collect()
-            };
-            session.screen.data(&found.iter().map(names).collect::<String>())
+            let names = found.iter().flat_map(|group| {
+                let name =
+                    |object| format!("{}/{}", group.kind.singular, session.full_name(group.kind, object));
+                group.items.iter().map(name)
+            });
+            session.screen.data(&lines(names))
         }
         other => {
             let mut items: Vec<Value> = found

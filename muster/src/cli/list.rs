@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::Value;
 
 use super::{
-    client::Request,
+    client::{Projects, Request},
     failure::{Exit, Failure, Outcome},
     kinds::{self, Kind, Scope, text_at},
     session::Session,
@@ -53,6 +53,15 @@ impl Selection {
         Self { name: Some(name.to_owned()), ..Self::default() }
     }
 
+    /// The projects that a list or a watch is about.
+    pub(crate) fn request_scope(&self) -> Projects {
+        match &self.project {
+            Some(project) => Projects::One(project.clone()),
+            None if self.all_projects => Projects::All,
+            None => Projects::Session,
+        }
+    }
+
     /// The query of a list or a watch.
     pub(crate) fn query(&self, kind: &Kind) -> Vec<(String, String)> {
         let mut query = Vec::new();
@@ -61,14 +70,11 @@ impl Selection {
                 query.push((name.to_owned(), value.clone()));
             }
         };
-        put("labels", &self.selector);
-        put("fields", &self.field_selector);
+        put("labelSelector", &self.selector);
+        put("fieldSelector", &self.field_selector);
         put("name", &self.name);
         if kind.scope == Scope::Cluster {
             put("cluster_id", &self.cluster_id);
-        }
-        if self.all_projects {
-            put("all_projects", &Some("true".to_owned()));
         }
         query
     }
@@ -92,9 +98,9 @@ pub(crate) async fn all(session: &Session, kind: &Kind, selection: &Selection) -
 /// All pages of a collection.
 pub(crate) async fn pages(session: &Session, kind: &Kind, selection: &Selection) -> Outcome<Listed> {
     let mut listed = Listed::default();
-    let mut cursor: Option<String> = None;
+    let mut next = ("offset", "0".to_owned());
     for _ in 0..MOST_PAGES {
-        let page = page(session, kind, selection, cursor.as_deref()).await?;
+        let page = page(session, kind, selection, &next).await?;
         let items = page[kind.plural].as_array().cloned().ok_or_else(|| {
             Failure::new(
                 Exit::Failure,
@@ -103,26 +109,36 @@ pub(crate) async fn pages(session: &Session, kind: &Kind, selection: &Selection)
             )
             .next("is this a Muster server? `muster doctor` looks closer")
         })?;
+        let ended = items.is_empty();
         listed.items.extend(items);
         // The first page's revision: a watch from there misses nothing.
         listed.revision =
             listed.revision.or_else(|| Some(text_at(&page, "revision")).filter(|text| !text.is_empty()));
-        match page["next_cursor"].as_str().filter(|next| !next.is_empty()) {
-            Some(next) => cursor = Some(next.to_owned()),
+        let cursor = page["next_cursor"].as_str().filter(|next| !next.is_empty());
+        let total = page["total"].as_u64().unwrap_or(0);
+        // A list without cursors is followed by its offset.
+        next = match cursor {
+            Some(cursor) => ("cursor", cursor.to_owned()),
+            None if kind.scope == Scope::Id && !ended && (listed.items.len() as u64) < total => {
+                ("offset", listed.items.len().to_string())
+            }
             None => return Ok(listed),
-        }
+        };
     }
     Err(Failure::new(Exit::Failure, kind.plural, "the list does not end")
         .next("`muster doctor` looks closer"))
 }
 
-async fn page(session: &Session, kind: &Kind, selection: &Selection, cursor: Option<&str>) -> Outcome<Value> {
+async fn page(
+    session: &Session,
+    kind: &Kind,
+    selection: &Selection,
+    from: &(&str, String),
+) -> Outcome<Value> {
     let mut request = Request::get(kind.collection(), kind.plural).query("limit", PAGE.to_string());
     request.query.extend(selection.query(kind));
-    request.project.clone_from(&selection.project);
-    if let Some(cursor) = cursor {
-        request = request.query("cursor", cursor);
-    }
+    request = request.query(from.0, from.1.clone());
+    request.scope = selection.request_scope();
     Ok(session.client.call(request).await?.body)
 }
 

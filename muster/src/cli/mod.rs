@@ -71,7 +71,7 @@ pub(crate) enum Command {
     /// Wait for operations and objects
     Wait(Box<wait::Wait>),
     /// Choose servers and identities
-    Config(contexts::Config),
+    Config(Box<contexts::Config>),
     /// Check this set-up and the server
     Doctor(Box<doctor::Doctor>),
     /// Print the script that completes commands in your shell
@@ -125,7 +125,7 @@ async fn dispatch(command: Command, tools: &Tools) -> Outcome {
         Command::Delete(args) => delete::run(&open(&args.connection)?, *args).await,
         Command::Watch(args) => watch::run(&open(&args.connection)?, *args).await,
         Command::Wait(args) => wait::run(&open(&args.connection)?, *args).await,
-        Command::Config(args) => contexts::run(tools, args),
+        Command::Config(args) => contexts::run(tools, *args),
         Command::Doctor(args) => doctor::run(tools, *args).await,
         Command::Completion(args) => complete::script(tools, &args),
         Command::Version(args) => doctor::version(tools, *args).await,

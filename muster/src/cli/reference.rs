@@ -1,5 +1,7 @@
 //! The reference of the command line, made from the parser itself.
 
+use std::fmt::Write as _;
+
 use clap::{Arg, ArgAction, Command};
 
 use super::{failure::Exit, kinds::KINDS};
@@ -19,11 +21,11 @@ pub(crate) fn markdown(mut root: Command) -> String {
             super::kinds::Scope::Id => "id",
             super::kinds::Scope::OnPool => "`CLUSTER/POOL`, `CLUSTER/POOL/CONTROLLER`",
         };
-        out.push_str(&format!("| {} | {} | {form} |\n", kind.kind, names.join(", ")));
+        let _ = writeln!(out, "| {} | {} | {form} |", kind.kind, names.join(", "));
     }
     out.push_str("\n## Exit codes\n\n| Code | Meaning |\n|---|---|\n");
     for (exit, meaning) in Exit::ALL {
-        out.push_str(&format!("| {} | {meaning} |\n", exit.code()));
+        let _ = writeln!(out, "| {} | {meaning} |", exit.code());
     }
     out.push_str("\n`muster diff` answers 0 for no difference, 1 for a difference, and 2 where other commands answer 1.\n");
     section(&root, "muster", &mut out);
@@ -31,20 +33,20 @@ pub(crate) fn markdown(mut root: Command) -> String {
 }
 
 fn section(command: &Command, path: &str, out: &mut String) {
-    out.push_str(&format!("\n## {path}\n\n"));
+    let _ = write!(out, "\n## {path}\n\n");
     if let Some(about) = command.get_long_about().or(command.get_about()) {
-        out.push_str(&format!("{about}\n\n"));
+        let _ = write!(out, "{about}\n\n");
     }
     let aliases: Vec<String> = command.get_visible_aliases().map(|alias| format!("`{alias}`")).collect();
     if !aliases.is_empty() {
-        out.push_str(&format!("Also: {}\n\n", aliases.join(", ")));
+        let _ = write!(out, "Also: {}\n\n", aliases.join(", "));
     }
     let usage = command.clone().render_usage().to_string();
     let usage = usage.trim_start_matches("Usage: ").trim();
-    out.push_str(&format!("```\n{usage}\n```\n"));
+    let _ = write!(out, "```\n{usage}\n```\n");
     let rows: Vec<String> = command.get_arguments().filter(|arg| !arg.is_hide_set()).map(row).collect();
     if !rows.is_empty() {
-        out.push_str(&format!("\n| Argument | Meaning |\n|---|---|\n{}", rows.concat()));
+        let _ = write!(out, "\n| Argument | Meaning |\n|---|---|\n{}", rows.concat());
     }
     for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help") {
         section(sub, &format!("{path} {}", sub.get_name()), out);
@@ -74,15 +76,15 @@ fn row(arg: &Arg) -> String {
         .map(|v| format!("`{}`", v.get_name()))
         .collect();
     if takes && !choices.is_empty() {
-        help.push_str(&format!(" ({})", choices.join(", ")));
+        let _ = write!(help, " ({})", choices.join(", "));
     }
     let defaults: Vec<String> =
         arg.get_default_values().iter().map(|value| value.to_string_lossy().into_owned()).collect();
     if takes && !defaults.is_empty() {
-        help.push_str(&format!("; default `{}`", defaults.join(" ")));
+        let _ = write!(help, "; default `{}`", defaults.join(" "));
     }
     if let Some(variable) = arg.get_env() {
-        help.push_str(&format!("; environment `{}`", variable.to_string_lossy()));
+        let _ = write!(help, "; environment `{}`", variable.to_string_lossy());
     }
     format!("| `{name}` | {} |\n", help.replace('|', "\\|"))
 }

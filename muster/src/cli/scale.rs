@@ -84,7 +84,7 @@ async fn one(session: &Session, kind: &'static kinds::Kind, pool: &Value, scale:
     }
     let mut request =
         Request::new(Method::POST, format!("{}/scale", kind.path(&text_at(pool, "id"))), &title)
-            .body(json!({ "nodes": scale.to }));
+            .body(json!({ "nodeCount": scale.to }));
     if scale.current.is_some() {
         request = request.if_match(Some(text_at(pool, "resource_version").as_str()));
     }
@@ -94,20 +94,16 @@ async fn one(session: &Session, kind: &'static kinds::Kind, pool: &Value, scale:
     let operation = session.client.call(request).await?.body;
     let id = text_at(&operation, "id");
     let operations = kinds::required("operation")?;
-    match &scale.output {
-        Some(format) => {
-            let mut printer = Printer::new(session, Some(format.clone()), DryRun::None);
-            printer.done(operations, &operation, "")?;
-            printer.finish()?;
-        }
-        None => {
-            let dry = if scale.dry_run == DryRun::Server { " (server dry run)" } else { "" };
-            let operation =
-                if id.is_empty() || !dry.is_empty() { String::new() } else { format!(", operation/{id}") };
-            session
-                .screen
-                .line(&format!("{}/{name} scaled to {}{operation}{dry}", kind.singular, scale.to))?;
-        }
+    if let Some(format) = &scale.output {
+        let mut printer = Printer::new(session, Some(format.clone()), DryRun::None);
+        printer.done(operations, &operation, "")?;
+        printer.finish()?;
+    } else {
+        let suffix = match scale.dry_run {
+            DryRun::Server => " (server dry run)".to_owned(),
+            DryRun::None => format!(", operation/{id}"),
+        };
+        session.screen.line(&format!("{}/{name} scaled to {}{suffix}", kind.singular, scale.to))?;
     }
     if scale.wait && scale.dry_run == DryRun::None {
         wait::wait_for(session, operations, &id, &id, &Until::Done, scale.limit).await?;

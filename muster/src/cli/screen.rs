@@ -15,6 +15,7 @@ pub(crate) struct Screen {
     pub(crate) person: bool,
 }
 
+#[allow(clippy::unused_self, reason = "who writes must hold the screen, so that nothing else prints")]
 impl Screen {
     pub(crate) fn new(colour_allowed: bool) -> Self {
         let lively = io::stderr().is_terminal();

@@ -99,9 +99,8 @@ impl Until {
         match self {
             Self::Condition { kind, status } => format!("condition {kind}={status}"),
             Self::Phase(phase) => format!("phase {phase}"),
-            Self::Delete => "its end".to_owned(),
             Self::Path(_, value) => format!("the value {value}"),
-            Self::Done => "its end".to_owned(),
+            Self::Delete | Self::Done => "end".to_owned(),
         }
     }
 
@@ -219,7 +218,7 @@ async fn poll(
                 if until.holds(&answer.body)? {
                     return Ok(());
                 }
-                if *until != Until::Delete && text_at(&answer.body, "deleted_at") != "" {
+                if *until != Until::Delete && !text_at(&answer.body, "deleted_at").is_empty() {
                     return Err(Failure::new(Exit::NotFound, title, "it is being deleted")
                         .next("nothing to wait for but --for=delete"));
                 }
@@ -255,7 +254,7 @@ async fn show(session: &Session, kind: &'static Kind, object: &Value, progress: 
     match pool {
         Ok(answer) => progress.show(step(&answer.body, wanted)),
         Err(_) => {
-            progress.show(Step { text: dash(text_at(object, "message")), done: 0, of: wanted.unwrap_or(0) })
+            progress.show(Step { text: dash(text_at(object, "message")), done: 0, of: wanted.unwrap_or(0) });
         }
     }
 }

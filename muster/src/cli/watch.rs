@@ -91,9 +91,9 @@ async fn follow_with(
         );
     };
     let kind = target.kind;
-    if matches!(kind.scope, Scope::OnPool) {
-        return Err(Failure::usage("--watch", "reports cannot be watched")
-            .next("watch the pool: its status follows the reports"));
+    if matches!(kind.scope, Scope::OnPool | Scope::Id) {
+        return Err(Failure::usage("--watch", format!("{} cannot be watched", kind.plural))
+            .next("watch the pool, whose status follows, or `muster wait operation/ID`"));
     }
     let mut source = Source::new(session, found, target, selection).await?;
     let work = async {
@@ -171,25 +171,32 @@ impl Source {
             }
         }
         let Some(lines) = &mut self.lines else { return Ok(None) };
-        match lines.next().await {
-            Some(Ok(line)) => {
-                let event: Value = serde_json::from_str(&line).map_err(|error| {
-                    Failure::new(Exit::Failure, "watch", format!("an event cannot be read: {error}"))
-                        .next("is this server of the same version? see `muster version`")
-                })?;
-                if event.get("error").is_some() {
-                    self.lines = None; // an expired revision inside the stream: list again
-                    self.revision = None;
-                    return Ok(None);
-                }
-                Ok(Some(event))
-            }
-            Some(Err(_)) | None => {
-                self.lines = None;
-                session.clock.sleep(RECONNECT).await;
-                Ok(None)
-            }
+        let Some(Ok(line)) = lines.next().await else {
+            self.lines = None;
+            session.clock.sleep(RECONNECT).await;
+            return Ok(None);
+        };
+        let event: Value = serde_json::from_str(&line).map_err(|error| {
+            Failure::new(Exit::Failure, "watch", format!("an event cannot be read: {error}"))
+                .next("is this server of the same version? see `muster version`")
+        })?;
+        if text_at(&event, "type") == "ERROR" {
+            return self.broken(session, &event["object"]["error"]).await;
         }
+        Ok(Some(event))
+    }
+
+    /// The server ended the stream and said why: a past that is gone is skipped, all else is tried again.
+    async fn broken(&mut self, session: &Session, error: &Value) -> Outcome<Option<Value>> {
+        self.lines = None;
+        if text_at(error, "code") == "GONE" {
+            session.screen.note("the server no longer has this past; changes may have been missed");
+            self.revision = None;
+        } else {
+            session.screen.note(&format!("the watch broke ({}), trying again", text_at(error, "message")));
+            session.clock.sleep(RECONNECT).await;
+        }
+        Ok(None)
     }
 
     /// A past that is gone is given up for the present; a server that went away is awaited.
@@ -216,6 +223,7 @@ impl Source {
         }
         let mut request = Request::get(self.kind.collection(), self.kind.plural).query("watch", "true");
         request.query.extend(self.selection.query(self.kind));
+        request.scope = self.selection.request_scope();
         if let Some(revision) = &self.revision {
             request = request.query("resource_version", revision.clone());
         }
@@ -245,7 +253,7 @@ impl Lines {
             }
             match self.body.next().await {
                 Some(Ok(chunk)) if self.pending.len() + chunk.len() <= LONGEST_EVENT => {
-                    self.pending.extend_from_slice(&chunk)
+                    self.pending.extend_from_slice(&chunk);
                 }
                 Some(_) => return Some(Err(())),
                 None => return None,

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::{Compare, Filter, Operand, Part, Piece, Step, plain};
 
-/// Fills `pieces` at `current`; `root` is what `$` would mean (kubectl treats both alike at the top).
-pub(super) fn render(pieces: &[Piece], root: &Value, current: &Value, out: &mut String) {
+/// Fills `pieces` at `current`.
+pub(super) fn render(pieces: &[Piece], current: &Value, out: &mut String) {
     for piece in pieces {
         match piece {
             Piece::Text(text) => out.push_str(text),
@@ -15,7 +15,7 @@ pub(super) fn render(pieces: &[Piece], root: &Value, current: &Value, out: &mut 
             }
             Piece::Range(steps, body) => {
                 for item in walk(steps, current) {
-                    render(body, root, item, out);
+                    render(body, item, out);
                 }
             }
         }

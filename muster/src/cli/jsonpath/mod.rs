@@ -1,4 +1,4 @@
-//! JSONPath templates as kubectl understands them: `{.items[*].name}`, filters, slices, unions, recursive
+//! Path templates as kubectl understands them: `{.items[*].name}`, filters, slices, unions, recursive
 //! descent, quoted text and `{range}…{end}`. A key that is missing yields nothing, it is not an error.
 //!
 //! Deliberately absent: script expressions and `&&`/`||` in filters, which kubectl does not have either.
@@ -44,7 +44,7 @@ impl Template {
     /// The template filled from `document`: matches of one path are separated by a space.
     pub(crate) fn render(&self, document: &Value) -> String {
         let mut out = String::new();
-        eval::render(&self.pieces, document, document, &mut out);
+        eval::render(&self.pieces, document, &mut out);
         out
     }
 

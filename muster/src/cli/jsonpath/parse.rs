@@ -185,7 +185,7 @@ impl Reader<'_> {
                             continue;
                         }
                     }
-                    self.field(&mut steps)?;
+                    self.field(&mut steps);
                 }
                 Some('[') => {
                     self.next();
@@ -196,10 +196,10 @@ impl Reader<'_> {
         }
     }
 
-    fn field(&mut self, steps: &mut Vec<Step>) -> Result<(), PathError> {
+    fn field(&mut self, steps: &mut Vec<Step>) {
         if self.eat("*") {
             steps.push(Step::All);
-            return Ok(());
+            return;
         }
         let mut name = String::new();
         while let Some(char) = self.peek() {
@@ -216,7 +216,6 @@ impl Reader<'_> {
         if !name.is_empty() {
             steps.push(Step::Field(name));
         }
-        Ok(())
     }
 
     /// What stands in brackets; the opening one is eaten.

@@ -37,6 +37,7 @@ pub(crate) enum Scope {
 pub(crate) type Written = &'static [&'static str];
 
 #[derive(Debug)]
+#[allow(clippy::struct_field_names, reason = "`kind` is what files call it")]
 pub(crate) struct Kind {
     /// As in files: `NodePool`.
     pub(crate) kind: &'static str,

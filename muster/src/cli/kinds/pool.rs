@@ -266,7 +266,7 @@ fn node_ages(view: &View<'_>) -> Option<Section> {
             })
         })
         .collect();
-    (!lines.is_empty()).then(|| Section::Facts("Node ages", lines))
+    (!lines.is_empty()).then_some(Section::Facts("Node ages", lines))
 }
 
 pub(super) fn related<'a>(view: &View<'a>, name: &str) -> &'a [Value] {

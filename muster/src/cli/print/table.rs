@@ -1,5 +1,7 @@
 //! Columns without borders, as kubectl prints them.
 
+use std::fmt::Write as _;
+
 use unicode_width::UnicodeWidthStr;
 
 /// Blanks between two columns.
@@ -81,7 +83,7 @@ impl Table {
                 } else {
                     ("", "")
                 };
-                text.push_str(&format!("{on}{shown}{off}{}", " ".repeat(pad)));
+                let _ = write!(text, "{on}{shown}{off}{}", " ".repeat(pad));
             }
             out.push_str(text.trim_end());
             out.push('\n');

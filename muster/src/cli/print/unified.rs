@@ -1,5 +1,7 @@
 //! The difference of two texts in the unified format.
 
+use std::fmt::Write as _;
+
 /// Unchanged lines shown around a change.
 const CONTEXT: usize = 3;
 
@@ -92,7 +94,7 @@ fn hunk(ops: &[Op], before: &[Op], old: &[&str], new: &[&str]) -> String {
             Op::Drop(i) => ('-', old[i]),
             Op::Add(j) => ('+', new[j]),
         };
-        out.push_str(&format!("{sign}{line}\n"));
+        let _ = writeln!(out, "{sign}{line}");
     }
     out
 }
