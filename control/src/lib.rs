@@ -3,3 +3,4 @@
 //! Everything here works against ports (`Store`, `Clock`); nothing knows HTTP.
 
 pub mod audit;
+pub mod registry;
