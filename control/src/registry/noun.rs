@@ -17,9 +17,9 @@ use uuid::Uuid;
 use super::{RegistryError, keys, keys::Kind};
 
 /// An object with a name, a generation and a status.
-pub trait Noun: Serialize + DeserializeOwned + Clone + PartialEq + Send + Sync + 'static {
+pub trait Noun: std::fmt::Debug + Serialize + DeserializeOwned + Clone + PartialEq + Send + Sync + 'static {
     const KIND: Kind;
-    type Status: Serialize + DeserializeOwned + Clone + PartialEq + Send + Sync + 'static;
+    type Status: std::fmt::Debug + Serialize + DeserializeOwned + Clone + PartialEq + Send + Sync + 'static;
 
     fn id(&self) -> Uuid;
     fn name(&self) -> &str;

@@ -4,8 +4,6 @@
 //! size, when somebody asked for another size, when controllers gave up, or when the pool is gone; how it
 //! ended is stored, so that a later change does not rewrite the past.
 
-use std::sync::Arc;
-
 use muster_model::{
     Timestamp,
     status::Phase,

@@ -52,7 +52,7 @@ impl Registry {
                 .await
                 .and_then(|stored| stored.ok_or(RegistryError::NotFound { kind: N::KIND }))?;
             let scope = ReportContext { generation: stored.object.generation(), now: context.now };
-            let parsed = Report::parse(body, &scope, |_| None).map_err(|error| match error {
+            let parsed = Report::parse(body, &scope).map_err(|error| match error {
                 ReportError::Fields(faults) => RegistryError::Invalid(faults),
                 ReportError::Ahead { observed, current } => RegistryError::Ahead { observed, current },
             })?;

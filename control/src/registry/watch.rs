@@ -149,9 +149,9 @@ impl Watch {
         let mut head = self.shared.head.subscribe();
         let cursor = self.cursor;
         tokio::select! {
-            _ = head.wait_for(|head| *head > cursor) => {
+            reached = head.wait_for(|head| *head > cursor) => {
+                let Ok(reached) = reached.map(|head| *head) else { return None };
                 // Nothing of this commit may be in the ring: then the cursor simply moves on.
-                let reached = *head.borrow();
                 let ring = self.shared.ring.read().unwrap_or_else(PoisonError::into_inner);
                 if ring.after(cursor, 1).is_some_and(|events| events.is_empty()) {
                     self.cursor = reached;
