@@ -17,6 +17,7 @@ pub mod platform;
 pub mod pool;
 pub mod report;
 pub mod status;
+pub mod lease;
 pub mod store;
 pub mod suggest;
 #[cfg(test)]

@@ -9,6 +9,7 @@ use axum::{
     http::{HeaderName, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use muster_model::field::{FieldError, FieldErrors};
 use serde::Serialize;
 
 /// The stable codes of the API. `docs/reference/errors.md` has one heading for each.
@@ -87,21 +88,13 @@ impl Code {
     }
 }
 
-/// One fault of a request: where it is, and what is wrong with it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Field {
-    /// Path of the field in the body (`spec.autoscaling.maxNodes`), or the query parameter or header.
-    pub path: String,
-    pub message: String,
-}
-
 /// A refusal, ready to be rendered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiError {
     pub code: Code,
     pub message: String,
     pub details: String,
-    pub fields: Vec<Field>,
+    pub fields: Vec<FieldError>,
     /// Headers that belong to the answer: `Allow`, `Retry-After`, `WWW-Authenticate`.
     pub headers: Vec<(HeaderName, HeaderValue)>,
 }
@@ -131,15 +124,17 @@ impl ApiError {
         self
     }
 
-    /// A request with faults. All of them are listed; the first line of `details` is the first fault.
-    pub fn validation(fields: Vec<Field>) -> Self {
-        let details = fields.iter().map(|fault| fault.message.as_str()).collect::<Vec<_>>().join("; ");
-        Self { fields, ..Self::new(Code::Validation, "Validation failed").details(details) }
+    /// A request with faults. All of them are listed.
+    pub fn validation(faults: &FieldErrors) -> Self {
+        Self {
+            fields: faults.iter().cloned().collect(),
+            ..Self::new(Code::Validation, "Validation failed").details(faults.details())
+        }
     }
 
-    /// A request with one fault.
-    pub fn invalid(path: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::validation(vec![Field { path: path.into(), message: message.into() }])
+    /// A request with one fault, said in a whole sentence.
+    pub fn invalid(path: impl Into<String>, sentence: impl Into<String>) -> Self {
+        Self::validation(&FieldErrors::one(FieldError::sentence(path, sentence)))
     }
 
     pub fn not_found(kind: &str) -> Self {
@@ -192,8 +187,8 @@ struct Body<'a> {
     code: &'static str,
     message: &'a str,
     details: &'a str,
-    #[serde(skip_serializing_if = "<[Field]>::is_empty")]
-    fields: &'a [Field],
+    #[serde(skip_serializing_if = "<[FieldError]>::is_empty")]
+    fields: &'a [FieldError],
     request_id: &'a str,
 }
 
@@ -232,7 +227,7 @@ mod tests {
             serde_json::json!({"error": {
                 "code": "VALIDATION_ERROR", "message": "Validation failed",
                 "details": "nodepool name is required",
-                "fields": [{"path": "name", "message": "nodepool name is required"}],
+                "fields": [{"path": "name", "problem": "nodepool name is required"}],
                 "request_id": "r-1"}})
         );
         let body: serde_json::Value =

@@ -63,7 +63,7 @@ impl IdempotencyKey {
     }
 
     /// Adds the record to the transaction that carries the request out.
-    pub(super) fn record(&self, txn: Txn, object: &[u8], now: Timestamp) -> Txn {
+    pub fn record(&self, txn: Txn, object: &[u8], now: Timestamp) -> Txn {
         let object = String::from_utf8_lossy(object).into_owned();
         let record = Record {
             request: self.request.clone(),

@@ -197,7 +197,7 @@ impl Table {
 
 /// The whole index.
 #[derive(Debug, Default)]
-pub struct Index {
+pub(super) struct Index {
     pub(super) clusters: Table,
     pub(super) pools: Table,
     pub(super) revision: Revision,
@@ -223,11 +223,11 @@ impl Index {
         }
     }
 
-    pub fn get(&self, kind: Kind, id: Uuid) -> Option<&Arc<Summary>> {
+    pub(super) fn get(&self, kind: Kind, id: Uuid) -> Option<&Arc<Summary>> {
         self.table(kind).get(id)
     }
 
-    pub fn find(&self, kind: Kind, filter: &Filter, start: Start, limit: usize) -> Found {
+    pub(super) fn find(&self, kind: Kind, filter: &Filter, start: Start, limit: usize) -> Found {
         let (items, total, more) = self.table(kind).find(filter, start, limit);
         let next = items
             .last()
@@ -237,7 +237,7 @@ impl Index {
     }
 
     /// One shared copy of texts that repeat in thousands of objects.
-    pub fn intern(&mut self, text: &str) -> Arc<str> {
+    pub(super) fn intern(&mut self, text: &str) -> Arc<str> {
         if let Some((known, ())) = self.texts.get_key_value(text) {
             return Arc::clone(known);
         }
@@ -251,7 +251,7 @@ impl Index {
     }
 
     /// Puts or replaces an object; returns what was known of it before.
-    pub fn set(&mut self, summary: Arc<Summary>) -> Option<Arc<Summary>> {
+    pub(super) fn set(&mut self, summary: Arc<Summary>) -> Option<Arc<Summary>> {
         let (kind, id, due) = (summary.kind, summary.id, summary.recheck_at);
         let before = self.table_mut(kind).set(summary);
         if let Some(at) = before.as_ref().and_then(|before| before.recheck_at) {
@@ -263,7 +263,7 @@ impl Index {
         before
     }
 
-    pub fn remove(&mut self, kind: Kind, id: Uuid) -> Option<Arc<Summary>> {
+    pub(super) fn remove(&mut self, kind: Kind, id: Uuid) -> Option<Arc<Summary>> {
         let before = self.table_mut(kind).remove(id)?;
         if let Some(at) = before.recheck_at {
             self.due.remove(&(at, kind, id));
@@ -272,17 +272,17 @@ impl Index {
     }
 
     /// Objects whose status is due at `now`, at most `limit`.
-    pub fn due(&self, now: Timestamp, limit: usize) -> Vec<(Kind, Uuid)> {
+    pub(super) fn due(&self, now: Timestamp, limit: usize) -> Vec<(Kind, Uuid)> {
         self.due.iter().take_while(|(at, ..)| *at <= now).take(limit).map(|(_, kind, id)| (*kind, *id)).collect()
     }
 
     /// Objects that are being deleted, at most `limit`.
-    pub fn deleting(&self, kind: Kind, limit: usize) -> Vec<Uuid> {
+    pub(super) fn deleting(&self, kind: Kind, limit: usize) -> Vec<Uuid> {
         self.table(kind).deleting.iter().take(limit).copied().collect()
     }
 
     /// When the next status is due.
-    pub fn next_due(&self) -> Option<Timestamp> {
+    pub(super) fn next_due(&self) -> Option<Timestamp> {
         self.due.first().map(|(at, ..)| *at)
     }
 }

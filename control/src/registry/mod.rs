@@ -46,14 +46,14 @@ use uuid::Uuid;
 pub use error::RegistryError;
 pub use events::{Change, Event};
 pub use filter::{FieldTest, Filter, LabelSelector, SelectorError};
-pub use idempotency::IdempotencyKey;
+pub use idempotency::{IdempotencyKey, MAX_KEY as MAX_IDEMPOTENCY_KEY};
 pub use index::{Counts, Cursor, Found, Start, Summary};
 pub use keys::Kind;
 pub use noun::{Cluster, NodePool, Noun, StatusRecord, Stored};
 pub use operations::{Operation, OperationState};
 pub use reports::ObjectStatus;
 pub use watch::{Watch, WatchItem};
-pub use write::{AuditNote, Deleted, Guard, WriteContext, Written};
+pub use write::{AuditNote, Deleted, Force, Guard, WriteContext, Written};
 
 use cache::{Cache, Rendered};
 use events::Ring;
@@ -62,6 +62,9 @@ use index::Index;
 /// How long a write waits for the index to see it. The feed normally needs a millisecond; when it takes
 /// this long the store's watch is in trouble, and the answer goes out without the promise.
 const INDEX_WAIT: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// Objects of a page that are read from the store at once.
+const PAGE_READS: usize = 16;
 
 #[derive(Debug, Clone, Copy)]
 pub struct RegistryOptions {
@@ -223,6 +226,35 @@ impl Registry {
         self.shared.index().table(kind).iter().for_each(|summary| each(summary));
     }
 
+    /// The objects of a page as the API shows them, in its order. One that is gone by now is left out.
+    pub async fn texts<N: Noun>(
+        &self,
+        page: &[Arc<Summary>],
+        sight: impl Fn(&str) -> Secrets,
+    ) -> Result<Vec<Bytes>, RegistryError> {
+        let reads = page.iter().map(|known| {
+            let secrets = sight(&known.project);
+            async move {
+                let key = (known.id, secrets);
+                if let Some(text) = self.shared.cache.get(key, known.version, known.status_version) {
+                    return Ok(Some(text));
+                }
+                Ok(self.shared.read::<N>(known.id).await?.map(|stored| self.render(&stored, secrets)))
+            }
+        });
+        let texts: Vec<Result<Option<Bytes>, RegistryError>> =
+            futures::StreamExt::collect(futures::StreamExt::buffered(futures::stream::iter(reads), PAGE_READS)).await;
+        texts.into_iter().filter_map(Result::transpose).collect()
+    }
+
+    fn render<N: Noun>(&self, stored: &Stored<N>, secrets: Secrets) -> Bytes {
+        let text = Bytes::from(stored.text(secrets));
+        let rendered =
+            Rendered { version: stored.version, status_version: stored.status_version, text: text.clone() };
+        self.shared.cache.put((stored.object.id(), secrets), rendered);
+        text
+    }
+
     /// An object as the API shows it, with its resource version. `see` decides from project and deletion
     /// whether the caller sees it, and whether with secrets.
     pub async fn text<N: Noun>(
@@ -241,11 +273,7 @@ impl Registry {
         }
         let stored = self.read::<N>(id).await?.ok_or(RegistryError::NotFound { kind: N::KIND })?;
         let Some(secrets) = see(stored.object.project(), stored.object.is_deleting()) else { return Err(missing) };
-        let text = Bytes::from(stored.text(secrets));
-        let rendered =
-            Rendered { version: stored.version, status_version: stored.status_version, text: text.clone() };
-        self.shared.cache.put((id, secrets), rendered);
-        Ok((text, stored.version))
+        Ok((self.render(&stored, secrets), stored.version))
     }
 
     /// The object and its status, from the store.

@@ -78,6 +78,17 @@ impl Operation {
         }
     }
 
+    /// Adds the operation to the transaction of the change that it stands for.
+    pub fn attach(&self, context: &write::WriteContext, txn: Txn) -> Txn {
+        let key = keys::operation(self.id);
+        let value = write::encode(self);
+        let txn = match &context.idempotency {
+            Some(idempotency) => idempotency.record(txn, &value, context.now),
+            None => txn,
+        };
+        txn.expect(&key, Expect::Absent).put(&key, value)
+    }
+
     /// How the operation stands, given its pool. Pure; `None` while it goes on.
     fn verdict(&self, pool: Option<&Stored<NodePool>>) -> Option<(OperationState, String)> {
         let Some(stored) = pool.filter(|stored| !stored.object.is_deleting()) else {
@@ -123,10 +134,13 @@ impl Registry {
         Ok(found)
     }
 
-    /// Stores an operation.
-    pub async fn put_operation(&self, operation: &Operation) -> Result<(), RegistryError> {
-        let key = keys::operation(operation.id);
-        let txn = Txn::new().expect(&key, Expect::Absent).put(&key, write::encode(operation));
+    /// Stores an operation by itself, for a change that changed nothing.
+    pub async fn put_operation(
+        &self,
+        context: &write::WriteContext,
+        operation: &Operation,
+    ) -> Result<(), RegistryError> {
+        let txn = operation.attach(context, Txn::new());
         match self.shared.store.commit(txn).await? {
             Committed::Done { revision } => {
                 self.shared.caught_up(revision).await;
@@ -134,6 +148,20 @@ impl Registry {
             }
             Committed::Refused { .. } => Err(RegistryError::Busy),
         }
+    }
+
+    /// The operation that the same request began before.
+    pub async fn replayed_operation(
+        &self,
+        context: &write::WriteContext,
+    ) -> Result<Option<Operation>, RegistryError> {
+        let Some(key) = &context.idempotency else { return Ok(None) };
+        let Some((text, _)) = super::idempotency::Replay::text(&self.shared, key).await? else {
+            return Ok(None);
+        };
+        let first: Operation = serde_json::from_slice(&text)
+            .map_err(|source| RegistryError::Damaged { key: keys::IDEMPOTENCY.into(), source })?;
+        Ok(Some(first))
     }
 
     /// Ends an operation whose pool says that it is over. Returns it as it stands then.

@@ -3,6 +3,7 @@
 use muster_model::{
     Timestamp,
     condition::ConditionStatus,
+    field::{FieldError, FieldErrors},
     report::{Report, ReportContext, ReportError},
     status::AggregateConfig,
     store::{Committed, Expect, List, Txn},
@@ -19,6 +20,9 @@ use super::{
 /// Compare-and-set tries of one report. Controllers of one object meet rarely, and each try means that
 /// another one got through.
 const MAX_TRIES: usize = 32;
+
+/// Controllers that may report on one object: their reports must fit into the transaction that deletes it.
+const MAX_CONTROLLERS: usize = 100;
 
 /// An object's status with everything it follows from.
 #[derive(Debug, Clone)]
@@ -87,6 +91,13 @@ impl Registry {
         let report = report.following(place.map(|place| &reports[place]));
         match place {
             Some(place) => reports[place] = report.clone(),
+            None if reports.len() >= MAX_CONTROLLERS => {
+                let fault = FieldError::sentence(
+                    "controller_name",
+                    format!("{MAX_CONTROLLERS} controllers report on this object already"),
+                );
+                return Err(RegistryError::Invalid(FieldErrors::one(fault)));
+            }
             None => reports.push(report.clone()),
         }
         let record = aggregate(shared, &stored.object, &reports, Some(stored), context.now);

@@ -64,7 +64,7 @@ async fn tick(registry: &Registry) -> Result<(), RegistryError> {
         finish_deletion::<NodePool>(shared, id).await?;
     }
     for id in clusters {
-        write::sweep_cluster(shared, id).await?;
+        write::sweep_cluster(shared, id, write::Force::No).await?;
     }
     operations::settle(registry).await
 }
@@ -102,7 +102,7 @@ async fn refresh<N: Noun>(registry: &Registry, id: Uuid) -> Result<(), RegistryE
 /// Removes a pool whose controllers have all confirmed or gone silent.
 pub(super) async fn finish_deletion<N: Noun>(shared: &Arc<Shared>, id: Uuid) -> Result<(), RegistryError> {
     if N::KIND == Kind::Cluster {
-        return write::sweep_cluster(shared, id).await.map(drop);
+        return write::sweep_cluster(shared, id, write::Force::No).await.map(drop);
     }
     let registry = Registry { shared: Arc::clone(shared) };
     let Some(stored) = registry.read::<N>(id).await? else { return Ok(()) };

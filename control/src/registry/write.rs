@@ -33,6 +33,14 @@ pub struct WriteContext {
 /// What the caller demands of the object as it stands: present version in, verdict out.
 pub type Guard<'a> = &'a (dyn Fn(Revision) -> bool + Send + Sync);
 
+/// Whether a deletion waits for controllers to confirm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Force {
+    No,
+    /// Gone at once; whatever controllers have made is left to people.
+    Yes,
+}
+
 /// The result of a write.
 #[derive(Debug, Clone)]
 pub struct Written<N: Noun> {
@@ -134,12 +142,14 @@ impl Registry {
 
     /// Changes an object that the caller may see. `change` gets the object as it stands and returns it as
     /// it should be, with warnings; it may be called again when others change the object meanwhile.
+    /// `attach` adds to the transaction what belongs to the change; its comparisons come last.
     pub async fn update<N: Noun>(
         &self,
         context: &WriteContext,
         id: Uuid,
         guard: Guard<'_>,
         change: impl Fn(&Stored<N>) -> Result<(N, Vec<String>), RegistryError>,
+        attach: impl Fn(Txn, &N) -> Txn,
     ) -> Result<Written<N>, RegistryError> {
         for _ in 0..MAX_TRIES {
             let stored = self.read::<N>(id).await?.ok_or(RegistryError::NotFound { kind: N::KIND })?;
@@ -170,6 +180,7 @@ impl Registry {
             txn = txn.put(&key, encode(&object));
             let (txn, status) =
                 reports::restatus(&self.shared, txn, &object, Some(&stored), context.now).await?;
+            let txn = attach(txn, &object);
             match self.shared.store.commit(txn).await? {
                 Committed::Done { revision } => {
                     self.shared.caught_up(revision).await;
@@ -183,13 +194,14 @@ impl Registry {
         Err(RegistryError::Busy)
     }
 
-    /// Deletes a pool, or begins to.
+    /// Deletes an object, or begins to.
     pub async fn delete<N: Noun>(
         &self,
         context: &WriteContext,
         id: Uuid,
         guard: Guard<'_>,
         visible: impl Fn(&Stored<N>) -> bool,
+        force: Force,
     ) -> Result<Deleted, RegistryError> {
         for _ in 0..MAX_TRIES {
             let missing = RegistryError::NotFound { kind: N::KIND };
@@ -201,7 +213,7 @@ impl Registry {
                 return Err(RegistryError::Precondition { current: stored.version });
             }
             let note = AuditNote::between(Some(&stored.object), None);
-            let held = reports::held(&self.shared, N::KIND, id, context.now).await?;
+            let held = force == Force::No && reports::held(&self.shared, N::KIND, id, context.now).await?;
             if context.dry_run {
                 return Ok(Deleted { gone: !held, audit: note });
             }
@@ -240,6 +252,7 @@ impl Registry {
         guard: Guard<'_>,
         visible: impl Fn(&Stored<super::noun::Cluster>) -> bool,
         cascade: bool,
+        force: Force,
     ) -> Result<Deleted, RegistryError> {
         use super::noun::{Cluster, NodePool};
         for _ in 0..MAX_TRIES {
@@ -269,12 +282,12 @@ impl Registry {
             }
             for (_, pool) in &pools {
                 let all: Guard<'_> = &|_| true;
-                match self.delete::<NodePool>(context, *pool, all, |_| true).await {
+                match self.delete::<NodePool>(context, *pool, all, |_| true, force).await {
                     Ok(_) | Err(RegistryError::NotFound { .. }) => {}
                     Err(error) => return Err(error),
                 }
             }
-            let gone = sweep_cluster(&self.shared, id).await?;
+            let gone = sweep_cluster(&self.shared, id, force).await?;
             if let Some(revision) = gone {
                 self.shared.caught_up(revision).await;
             }
@@ -350,12 +363,16 @@ pub(super) async fn remove<N: Noun>(
 }
 
 /// Removes a cluster that is being deleted once nothing holds it any more.
-pub(super) async fn sweep_cluster(shared: &Shared, id: Uuid) -> Result<Option<Revision>, RegistryError> {
+pub(super) async fn sweep_cluster(
+    shared: &Shared,
+    id: Uuid,
+    force: Force,
+) -> Result<Option<Revision>, RegistryError> {
     let Some(stored) = shared.read::<super::noun::Cluster>(id).await? else { return Ok(None) };
     let now = shared.clock.now();
     if !stored.object.is_deleting()
         || !pool_names(shared, id).await?.is_empty()
-        || reports::held(shared, Kind::Cluster, id, now).await?
+        || force == Force::No && reports::held(shared, Kind::Cluster, id, now).await?
     {
         return Ok(None);
     }

@@ -2,25 +2,26 @@
 //!
 //! One mode is configured; it alone decides which part of a request counts as proof. Whatever the mode,
 //! a controller token may be configured: it is a credential of its own and never follows from a name.
-//! What a caller may do once known is in [`policy`].
+//! What a caller may do once known is decided by `muster_model::identity::allowed`.
 
 mod bindings;
 mod headers;
 pub mod oidc;
-pub mod policy;
 mod tokens;
 
 use std::{fmt, sync::Arc};
 
 use axum::http::{HeaderMap, header};
-use muster_model::Clock;
+use muster_model::{
+    Clock,
+    identity::{Email, Identity},
+};
 
 pub use bindings::{Binding, Bindings, Grantee};
 pub(crate) use headers::single as single_header;
 pub use tokens::{TokenDigest, TokenTable};
 
 use crate::{error::ApiError, peer::Peer};
-use policy::{Access, Grant, Project, Role};
 
 /// How callers prove who they are.
 #[derive(Debug)]
@@ -73,7 +74,7 @@ pub struct Caller {
     pub name: Arc<str>,
     /// Which proof was accepted: a mode's name, or `controller-token`.
     pub proof: &'static str,
-    pub access: Access,
+    pub identity: Identity,
 }
 
 /// Turns requests into callers.
@@ -117,7 +118,7 @@ impl Authenticator {
             return Ok(Caller {
                 name: CONTROLLER_NAME.into(),
                 proof: "controller-token",
-                access: Access::everywhere(Role::Controller),
+                identity: Identity::controller(CONTROLLER_NAME),
             });
         }
         match &self.mode {
@@ -166,19 +167,18 @@ impl Authenticator {
         name: &str,
         groups: &[String],
     ) -> Result<Caller, ApiError> {
-        let address = headers::address(headers, name)?;
-        if address == RESERVED_ADDRESS {
+        let email: Email = headers::address(headers, name)?;
+        if email.as_str() == RESERVED_ADDRESS {
             return Err(ApiError::unauthenticated(
                 "a controller is known by its credential, not by an address; send its token as a bearer",
             ));
         }
-        let grants = self.bindings.grants(&address, groups);
-        let access = if grants.is_empty() && self.bindings.is_empty() {
-            Access::of(vec![Grant { project: Project::of_address(&address), role: Role::Admin }])
+        let identity = if self.bindings.is_empty() {
+            Identity::from_email(&email)
         } else {
-            Access::of(grants)
+            self.bindings.identity(email.as_str(), groups)
         };
-        Ok(Caller { name: address.into(), proof: self.mode(), access })
+        Ok(Caller { name: email.as_str().into(), proof: self.mode(), identity })
     }
 
     fn by_certificate(&self, sent_bearer: bool, peer: &Peer) -> Result<Caller, ApiError> {
@@ -198,8 +198,8 @@ impl Authenticator {
         if user.is_empty() {
             return Err(ApiError::unauthenticated("the credential names nobody"));
         }
-        let access = Access::of(self.bindings.grants(user, groups));
-        Ok(Caller { name: user.into(), proof: self.mode(), access })
+        let identity = self.bindings.identity(user, groups);
+        Ok(Caller { name: user.into(), proof: self.mode(), identity })
     }
 }
 
