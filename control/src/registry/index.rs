@@ -281,10 +281,6 @@ impl Index {
         self.table(kind).deleting.iter().take(limit).copied().collect()
     }
 
-    /// When the next status is due.
-    pub(super) fn next_due(&self) -> Option<Timestamp> {
-        self.due.first().map(|(at, ..)| *at)
-    }
 }
 
 #[cfg(test)]
@@ -387,10 +383,11 @@ mod tests {
         let at = |at| Some(Timestamp::from_millis(at));
         index.set(Arc::new(Summary { recheck_at: at(50), ..summary(1, 1) }));
         index.set(Arc::new(Summary { recheck_at: at(30), ..summary(2, 1) }));
-        assert_eq!(index.next_due(), at(30));
+        let due = |index: &Index, at| index.due(Timestamp::from_millis(at), 9).len();
+        assert_eq!((due(&index, 29), due(&index, 30), due(&index, 50)), (0, 1, 2));
         index.set(Arc::new(Summary { recheck_at: at(70), ..summary(2, 1) }));
         assert_eq!(index.due(Timestamp::from_millis(60), 9), [(Kind::Pool, Uuid::from_u128(1))]);
         index.remove(Kind::Pool, Uuid::from_u128(1));
-        assert_eq!(index.next_due(), at(70));
+        assert_eq!((due(&index, 69), due(&index, 70)), (0, 1));
     }
 }

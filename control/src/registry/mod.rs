@@ -52,7 +52,7 @@ pub use keys::Kind;
 pub use noun::{Cluster, NodePool, Noun, StatusRecord, Stored};
 pub use operations::{Operation, OperationState};
 pub use reports::ObjectStatus;
-pub use watch::{Watch, WatchItem};
+pub use watch::{Sight, Watch, WatchItem};
 pub use write::{AuditNote, Deleted, Force, Guard, WriteContext, Written};
 
 use cache::{Cache, Rendered};
@@ -154,6 +154,10 @@ impl Shared {
         object.map(|entry| Stored::of(&entry, status.as_ref())).transpose()
     }
 
+    async fn read_many<N: Noun>(&self, ids: Vec<Uuid>) -> Result<Vec<Option<Stored<N>>>, RegistryError> {
+        futures::future::try_join_all(ids.into_iter().map(|id| self.read::<N>(id))).await
+    }
+
     /// Waits until lists show `revision`.
     async fn caught_up(&self, revision: Revision) {
         let mut head = self.head.subscribe();
@@ -232,19 +236,23 @@ impl Registry {
         page: &[Arc<Summary>],
         sight: impl Fn(&str) -> Secrets,
     ) -> Result<Vec<Bytes>, RegistryError> {
-        let reads = page.iter().map(|known| {
+        let mut texts: Vec<Option<Bytes>> = Vec::with_capacity(page.len());
+        let mut missing = Vec::new();
+        for (place, known) in page.iter().enumerate() {
             let secrets = sight(&known.project);
-            async move {
-                let key = (known.id, secrets);
-                if let Some(text) = self.shared.cache.get(key, known.version, known.status_version) {
-                    return Ok(Some(text));
-                }
-                Ok(self.shared.read::<N>(known.id).await?.map(|stored| self.render(&stored, secrets)))
+            let cached = self.shared.cache.get((known.id, secrets), known.version, known.status_version);
+            if cached.is_none() {
+                missing.push((place, known.id, secrets));
             }
-        });
-        let texts: Vec<Result<Option<Bytes>, RegistryError>> =
-            futures::StreamExt::collect(futures::StreamExt::buffered(futures::stream::iter(reads), PAGE_READS)).await;
-        texts.into_iter().filter_map(Result::transpose).collect()
+            texts.push(cached);
+        }
+        for group in missing.chunks(PAGE_READS) {
+            let ids: Vec<Uuid> = group.iter().map(|(_, id, _)| *id).collect();
+            for ((place, _, secrets), stored) in group.iter().zip(self.shared.read_many::<N>(ids).await?) {
+                texts[*place] = stored.map(|stored| self.render(&stored, *secrets));
+            }
+        }
+        Ok(texts.into_iter().flatten().collect())
     }
 
     fn render<N: Noun>(&self, stored: &Stored<N>, secrets: Secrets) -> Bytes {

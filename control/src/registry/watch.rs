@@ -191,7 +191,7 @@ impl Watch {
     }
 
     /// What an event means to this caller, if anything.
-    async fn deliver(&self, event: &Event) -> Result<Option<WatchItem>, RegistryError> {
+    async fn deliver(&mut self, event: &Event) -> Result<Option<WatchItem>, RegistryError> {
         if event.kind != self.kind {
             return Ok(None);
         }
@@ -208,7 +208,7 @@ impl Watch {
         Ok(text.map(|text| WatchItem::Object { change, revision: event.revision, text }))
     }
 
-    async fn check_future(&self, from: Revision) -> Result<(), RegistryError> {
+    async fn check_future(&mut self, from: Revision) -> Result<(), RegistryError> {
         let current = self.shared.store.revision().await?;
         if from > current {
             return Err(RegistryError::Store(StoreError::Future { asked: from, current }));
@@ -268,7 +268,7 @@ impl Watch {
 
     /// Events of a commit of the past, with the objects as they were before and after it.
     async fn past_events(
-        &self,
+        &mut self,
         changes: &[store::Change],
         revision: Revision,
     ) -> Result<Vec<Arc<Event>>, RegistryError> {
