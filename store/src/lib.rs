@@ -12,10 +12,10 @@
 
 pub mod conformance;
 pub mod embedded;
-//pub mod etcd;
-//mod factory;
+pub mod etcd;
+mod factory;
 mod feed;
 pub mod memory;
 pub mod portable;
 
-//pub use factory::{FORMAT, FORMAT_KEY, Migration, OpenOptions, Target, open, upgrade};
+pub use factory::{FORMAT, FORMAT_KEY, Migration, OpenOptions, Target, open, upgrade};

@@ -27,3 +27,20 @@ mod embedded {
 
     muster_store::conformance_tests!(fixture);
 }
+
+mod etcd {
+    use std::sync::Arc;
+
+    use muster_store::{conformance::Fixture, etcd::Options};
+
+    use crate::support::cluster;
+
+    async fn fixture(case: &'static str) -> Fixture {
+        let cluster = cluster::shared().await;
+        let alone = cluster::alone().await;
+        let store = cluster.open(Options { root: format!("/root-of-{case}"), ..cluster::options() }).await;
+        Fixture { store: Arc::new(store), keep: Box::new((alone, cluster)) }
+    }
+
+    muster_store::conformance_tests!(fixture);
+}

@@ -1,5 +1,7 @@
 //! What several tests need.
 
+pub(crate) mod cluster;
+
 use muster_model::Timestamp;
 use muster_store::embedded;
 
