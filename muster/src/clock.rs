@@ -7,13 +7,13 @@ use muster_model::{Clock, Duration, Timestamp};
 
 /// Wall time and monotonic time of this machine.
 #[derive(Debug)]
-pub struct SystemClock {
+pub(crate) struct SystemClock {
     started: Instant,
 }
 
 impl SystemClock {
     #[allow(clippy::disallowed_methods, reason = "this is the rim where time comes in")]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { started: Instant::now() }
     }
 }
