@@ -32,7 +32,7 @@ install() {
 }
 formatted() { cargo fmt --all --check; }
 lints() { cargo clippy --workspace --all-targets --locked -- -D warnings; }
-denied() { "$(tool cargo-deny 0.20.2)" --offline check bans licenses sources; }
+denied() { "$(tool cargo-deny 0.20.2)" check bans licenses sources; }
 workspace() { cargo test --workspace --locked --no-fail-fast; }
 
 step install install

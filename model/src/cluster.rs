@@ -55,9 +55,31 @@ pub struct ClusterSpec {
     pub dns: Option<Dns>,
     /// A private key. It is stored, given to controllers, and shown to nobody else.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub service_account_signing_key: Option<String>,
+    pub service_account_signing_key: Option<Secret>,
     #[serde(rename = "issuerURL", skip_serializing_if = "Option::is_none")]
     pub issuer_url: Option<String>,
+}
+
+/// Text that is stored and never printed.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+impl Secret {
+    /// The text itself.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    fn redacted() -> Self {
+        Self(REDACTED.to_owned())
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(REDACTED)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -266,7 +288,7 @@ impl Cluster {
         let hide = secrets != Secrets::All && self.spec.service_account_signing_key.is_some();
         hide.then(|| {
             let mut spec = self.spec.clone();
-            spec.service_account_signing_key = Some(REDACTED.to_owned());
+            spec.service_account_signing_key = Some(Secret::redacted());
             spec
         })
     }
@@ -284,24 +306,18 @@ impl ClusterSpec {
     }
 
     fn read(body: &mut Object<'_>, findings: &mut Findings) -> Option<Self> {
-        if body.get("spec").is_none() {
-            findings.push(FieldError::new("spec", "is required").hint("{\"platform\": {\"type\": \"gcp\"}}"));
-        }
-        let mut object = body.object("spec", findings)?;
+        let spec = body.required("spec", "{\"platform\": {\"type\": \"gcp\"}}", findings)?;
+        let mut object = Object::read(spec, "spec", findings)?;
         let o = &mut object;
-        let platform = match o.get("platform") {
-            Some(value) => PlatformSpec::read_cluster(value, "spec.platform", findings),
-            None => {
-                findings.push(FieldError::new("spec.platform", "is required").hint("{\"type\": \"gcp\"}"));
-                None
-            }
-        };
+        let platform = o
+            .required("platform", "{\"type\": \"gcp\"}", findings)
+            .and_then(|value| PlatformSpec::read_cluster(value, "spec.platform", findings));
         let infra_id = read_infra_id(o, platform.as_ref().map(|platform| platform.kind), findings);
         let mode = o.choice("mode", findings);
         let release = Release::read(o, findings);
         let networking = o.object("networking", findings).map(|object| Networking::read(object, findings));
         let dns = o.object("dns", findings).map(|object| Dns::read(object, findings));
-        let key = o.text("serviceAccountSigningKey", MAX_KEY, findings).map(str::to_owned);
+        let key = o.secret("serviceAccountSigningKey", MAX_KEY, findings).map(|key| Secret(key.to_owned()));
         let issuer_url = o.text("issuerURL", 2048, findings).map(str::to_owned);
         if let Some(url) = issuer_url.as_deref()
             && !url.starts_with("https://")
@@ -322,7 +338,7 @@ impl ClusterSpec {
     }
 
     fn restore_secrets(&mut self, old: Option<&Self>, findings: &mut Findings) {
-        if self.service_account_signing_key.as_deref() != Some(REDACTED) {
+        if self.service_account_signing_key != Some(Secret::redacted()) {
             return;
         }
         match old.and_then(|old| old.service_account_signing_key.clone()) {
@@ -464,5 +480,117 @@ impl<'a> ApiCluster<'a> {
             created_by: &cluster.created_by,
             deleted_at: cluster.deleted_at,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn create(spec: Value) -> Result<Parsed<ClusterDraft>, String> {
+        Cluster::parse_create(&json!({"name": "c", "spec": spec})).map_err(|errors| errors.details())
+    }
+
+    fn cluster(spec: Value) -> Cluster {
+        let id = "550e8400-e29b-41d4-a716-446655440000".parse().unwrap();
+        let draft = create(spec).unwrap().value;
+        draft.into_cluster(id, "team".parse().unwrap(), "user@example.com".to_owned(), Timestamp::EPOCH)
+    }
+
+    #[test]
+    fn api_r3_the_minimal_body_works() {
+        let body = json!({"name": "simple-test-cluster", "spec": {"platform": {"type": "gcp"}}});
+        let parsed = Cluster::parse_create(&body).unwrap();
+        assert_eq!(serde_json::to_value(&parsed.value.spec).unwrap(), body["spec"]);
+        assert_eq!(parsed.value.spec.mode(), Mode::Advise);
+        assert_eq!(parsed.warnings, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_full_spec_comes_back_as_it_was_sent() {
+        let spec = json!({
+            "infraID": "prod-1",
+            "platform": {"type": "gcp", "gcp": {"projectID": "p", "region": "us-central1", "network": "n", "subnet": "s",
+                "workloadIdentity": {"projectNumber": "1", "poolID": "x", "providerID": "y",
+                    "serviceAccountsRef": {"nodePoolEmail": "a@b.c"}}}},
+            "mode": "active",
+            "release": {"image": "i", "version": "4.20", "channelGroup": "stable"},
+            "networking": {"clusterNetwork": [{"cidr": "10.128.0.0/14", "hostPrefix": 23}], "serviceNetwork": ["fd00::/108"],
+                "podCIDR": "10.0.0.0/8", "serviceCIDR": "172.30.0.0/16"},
+            "dns": {"baseDomain": "example.com"},
+            "serviceAccountSigningKey": "c2VjcmV0",
+            "issuerURL": "https://issuer.example.com"
+        });
+        let parsed = create(spec.clone()).unwrap();
+        assert_eq!(parsed.warnings, Vec::<String>::new());
+        assert_eq!(serde_json::to_value(&parsed.value.spec).unwrap(), spec);
+        assert_eq!(parsed.value.spec.region(), Some("us-central1"));
+        let stored = serde_json::to_string(&cluster(spec.clone())).unwrap();
+        assert_eq!(serde_json::from_str::<Cluster>(&stored).unwrap(), cluster(spec));
+    }
+
+    #[test]
+    fn faults_of_a_cluster() {
+        #[track_caller]
+        fn check(name: &str, value: Value, expected: &str) {
+            let mut spec = json!({"platform": {"type": "gcp"}});
+            spec[name] = value;
+            let fault = create(spec).unwrap_err();
+            assert!(fault.contains(expected), "{fault}");
+        }
+        check("platform", Value::Null, "spec.platform: is required");
+        check("platform", json!({"type": "gcp", "aws": {}}), "spec.platform.aws: does not belong");
+        check("infraID", json!("more-than-fifteen"), "allowed: 1 to 15 characters");
+        check("infraID", json!("1x"), "spec.infraID: is not valid");
+        check("mode", json!("on"), "spec.mode: is not a mode, found \"on\", allowed: advise, active");
+        check("release", json!({"channelGroup": "slow"}), "allowed: stable, fast, candidate, eus");
+        check("networking", json!({"podCIDR": "10.0.0.0"}), "spec.networking.podCIDR: is not a network");
+        check(
+            "networking",
+            json!({"clusterNetwork": [{"cidr": "10.0.0.0/33"}]}),
+            "clusterNetwork[0].cidr: is not a network",
+        );
+        check("networking", json!({"clusterNetwork": [{}]}), "clusterNetwork[0].cidr: is required");
+        check("issuerURL", json!("http://x"), "must start with https://");
+        check("serviceAccountSigningKey", json!(REDACTED), "stands for a hidden value");
+        check("plattform", json!({}), "did you mean platform?");
+        let unnamed = Cluster::parse_create(&json!({"spec": {"platform": {"type": "gcp"}}})).unwrap_err();
+        assert_eq!(unnamed.details(), "cluster name is required");
+        let owned =
+            Cluster::parse_create(&json!({"name": "c", "id": "x", "spec": {"platform": {"type": "gcp"}}}));
+        assert!(owned.unwrap_err().details().contains("id: is set by the server"));
+    }
+
+    #[test]
+    fn api_r5_replace_and_patch() {
+        let before = cluster(json!({"platform": {"type": "gcp", "gcp": {"region": "us-central1"}}}));
+        let mut after = before.clone();
+        let body = json!({"spec": {"platform": {"type": "gcp", "gcp": {"region": "us-east1"}}}});
+        assert!(after.apply(before.parse_replace(&body).unwrap().value, Timestamp::from_millis(1)));
+        assert_eq!((after.generation, after.name.as_str(), after.spec.region()), (2, "c", Some("us-east1")));
+        let mut same = before.clone();
+        let read = before.to_api(Revision(3), None, Secrets::Writer);
+        assert!(!same.apply(before.parse_replace(&read).unwrap().value, Timestamp::from_millis(1)));
+        assert_eq!(same, before);
+        let active = before.merge_patch(&json!({"spec": {"mode": "active"}})).unwrap().value;
+        assert_eq!((active.spec.mode(), active.spec.region()), (Mode::Active, Some("us-central1")));
+        assert!(before.parse_replace(&json!({})).unwrap_err().details().contains("spec: is required"));
+        let moved = before.parse_replace(&json!({"spec": {"platform": {"type": "aws"}}}));
+        assert!(moved.unwrap_err().details().contains("spec.platform.type: cannot be changed"));
+    }
+
+    #[test]
+    fn api_n76_the_signing_key_is_for_controllers_only() {
+        let cluster = cluster(json!({"platform": {"type": "gcp"}, "serviceAccountSigningKey": "c2VjcmV0"}));
+        let shown =
+            |secrets| cluster.to_api(Revision(1), None, secrets)["spec"]["serviceAccountSigningKey"].clone();
+        assert_eq!(shown(Secrets::Hidden), json!(REDACTED));
+        assert_eq!(shown(Secrets::Writer), json!(REDACTED));
+        assert_eq!(shown(Secrets::All), json!("c2VjcmV0"));
+        assert!(!format!("{cluster:?}").contains("c2VjcmV0"));
+        let back = cluster.to_api(Revision(1), None, Secrets::Writer);
+        assert_eq!(cluster.parse_replace(&back).unwrap().value.spec, cluster.spec);
     }
 }

@@ -358,18 +358,7 @@ fn read_error(mut object: Object<'_>, findings: &mut Findings) -> Option<LastErr
     let error_code = o.string("errorCode", findings).map(str::to_owned);
     let message = o.string("message", findings).map(str::to_owned);
     let user_actionable = o.boolean("userActionable", findings);
-    let suggestions = o.list("suggestions", 32, findings).map(|items| {
-        items
-            .iter()
-            .filter_map(|(path, item)| match item.as_str() {
-                Some(text) => Some(text.to_owned()),
-                None => {
-                    findings.push(FieldError::new(path.clone(), "must be a string").found(item));
-                    None
-                }
-            })
-            .collect()
-    });
+    let suggestions = o.list("suggestions", 32, findings).map(|items| read_strings(items, findings));
     let details = o.string_map("details", findings);
     let retry_after = o.integer("retryAfter", 0..=i64::MAX, findings);
     let timestamp = read_time(o, "timestamp", findings);
@@ -390,4 +379,16 @@ fn read_error(mut object: Object<'_>, findings: &mut Findings) -> Option<LastErr
         retry_after,
         timestamp,
     })
+}
+
+fn read_strings(items: Vec<(String, &Value)>, findings: &mut Findings) -> Vec<String> {
+    let mut texts = Vec::with_capacity(items.len());
+    for (path, item) in items {
+        if let Some(text) = item.as_str() {
+            texts.push(text.to_owned());
+        } else {
+            findings.push(FieldError::new(path, "must be a string").found(item));
+        }
+    }
+    texts
 }

@@ -4,15 +4,102 @@
 //! is in capitals with underscores (`MUSTER_AUTH_MODE`); as a flag it is `--set auth.mode=token`, and the
 //! most used ones have flags of their own. A flag wins over the environment, which wins over the file.
 
-use std::{collections::BTreeMap, fmt, fs, path::Path};
+use std::{
+    collections::BTreeMap,
+    fmt, fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::{Context, bail};
+use clap::Parser;
 use muster_model::suggest;
 use serde_json::Value;
 
+use crate::output;
+
+/// `muster config view`: the server's settings.
+#[derive(Debug, Parser)]
+pub(crate) struct View {
+    #[command(flatten)]
+    sources: Sources,
+    /// Also show where each value comes from
+    #[arg(long)]
+    origin: bool,
+}
+
+/// Where settings come from besides the environment.
+#[derive(Debug, Clone, Parser)]
+pub(crate) struct Sources {
+    /// Settings file (YAML)
+    #[arg(long, env = "MUSTER_CONFIG")]
+    config: Option<PathBuf>,
+    /// Address and port to serve on
+    #[arg(long)]
+    listen: Option<String>,
+    /// Directory of the embedded store, the audit log and generated secrets
+    #[arg(long)]
+    data_dir: Option<String>,
+    /// embedded, memory, or etcd://host:port[,host:port...]
+    #[arg(long)]
+    store: Option<String>,
+    /// dev, token, mtls, trusted-proxy or oidc
+    #[arg(long)]
+    auth_mode: Option<String>,
+    /// Certificate to serve with (PEM file)
+    #[arg(long)]
+    tls_certificate: Option<String>,
+    /// Key of that certificate (PEM file)
+    #[arg(long)]
+    tls_key: Option<String>,
+    /// Any setting, by its path: --set limits.watches=100
+    #[arg(long, value_name = "PATH=VALUE")]
+    set: Vec<String>,
+}
+
+impl Sources {
+    /// The settings in effect, with the environment of this process.
+    #[allow(clippy::disallowed_methods, reason = "the environment is read here, once")]
+    pub(crate) fn gather(&self) -> anyhow::Result<Settings> {
+        let named = [
+            ("listen", "--listen", &self.listen),
+            ("data-dir", "--data-dir", &self.data_dir),
+            ("store", "--store", &self.store),
+            ("auth.mode", "--auth-mode", &self.auth_mode),
+            ("tls.certificate", "--tls-certificate", &self.tls_certificate),
+            ("tls.key", "--tls-key", &self.tls_key),
+        ];
+        let mut flags: Vec<(String, String, String)> = named
+            .into_iter()
+            .filter_map(|(path, flag, value)| Some((path.to_owned(), value.clone()?, flag.to_owned())))
+            .collect();
+        for text in &self.set {
+            let Some((path, value)) = text.split_once('=') else {
+                bail!("--set {text:?} has no value; write --set path=value");
+            };
+            flags.push((path.to_owned(), value.to_owned(), format!("--set {path}")));
+        }
+        Settings::gather(self.config.as_deref(), std::env::vars(), flags)
+    }
+}
+
+pub(crate) fn view(view: &View) -> anyhow::Result<()> {
+    for (path, value, from, help) in view.sources.gather()?.view() {
+        let text = if view.origin {
+            format!("{path}: {value}  # {from}")
+        } else {
+            format!("{path}: {value}  # {help}")
+        };
+        if !output::line(&text) {
+            break;
+        }
+    }
+    Ok(())
+}
+
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
+pub(crate) enum Origin {
     Default,
     File(String),
     Environment(String),
@@ -63,7 +150,11 @@ const SETTINGS: &[Known] = &[
     known("etcd.password-file", "", "file that holds the password for etcd"),
     known("tls.certificate", "", "certificate to serve with (PEM file); without it plain HTTP is served"),
     known("tls.key", "", "key of that certificate (PEM file)"),
-    known("tls.client-authority", "", "authority of client certificates, for mtls and trusted-proxy (PEM file)"),
+    known(
+        "tls.client-authority",
+        "",
+        "authority of client certificates, for mtls and trusted-proxy (PEM file)",
+    ),
     known("auth.mode", "dev", "dev, token, mtls, trusted-proxy or oidc"),
     known("auth.bindings", "[]", "list of {user or group, project, role}"),
     known("auth.tokens", "[]", "list of {user, sha256}, for token mode"),
@@ -97,19 +188,22 @@ const FOREIGN: [&str; 4] = ["MUSTER_CACHE", "MUSTER_SERVER", "MUSTER_CONTEXT", "
 
 /// The settings in effect.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub(crate) struct Settings {
     values: BTreeMap<&'static str, (Value, Origin)>,
 }
 
 impl Settings {
     /// Puts all sources together. `flags` are (path, value, flag as written).
-    pub fn gather(
+    pub(crate) fn gather(
         file: Option<&Path>,
         environment: impl IntoIterator<Item = (String, String)>,
         flags: impl IntoIterator<Item = (String, String, String)>,
     ) -> anyhow::Result<Self> {
         let mut settings = Self {
-            values: SETTINGS.iter().map(|known| (known.path, (text(known.default), Origin::Default))).collect(),
+            values: SETTINGS
+                .iter()
+                .map(|known| (known.path, (text(known.default), Origin::Default)))
+                .collect(),
         };
         if let Some(path) = file {
             settings.read_file(path)?;
@@ -138,7 +232,8 @@ impl Settings {
 
     fn read_file(&mut self, path: &Path) -> anyhow::Result<()> {
         let shown = path.display().to_string();
-        let content = fs::read_to_string(path).with_context(|| format!("cannot read the configuration {shown}"))?;
+        let content =
+            fs::read_to_string(path).with_context(|| format!("cannot read the configuration {shown}"))?;
         let document: Value = serde_saphyr::from_str(&content)
             .with_context(|| format!("the configuration {shown} is not valid YAML"))?;
         let mut leaves = Vec::new();
@@ -155,18 +250,18 @@ impl Settings {
     }
 
     /// A setting as text; empty means not set.
-    pub fn text(&self, path: &str) -> String {
+    pub(crate) fn text(&self, path: &str) -> String {
         match &self.get(path).0 {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         }
     }
 
-    pub fn optional(&self, path: &str) -> Option<String> {
+    pub(crate) fn optional(&self, path: &str) -> Option<String> {
         Some(self.text(path)).filter(|text| !text.is_empty())
     }
 
-    pub fn parsed<T>(&self, path: &str) -> anyhow::Result<T>
+    pub(crate) fn parsed<T>(&self, path: &str) -> anyhow::Result<T>
     where
         T: std::str::FromStr,
         T::Err: fmt::Display,
@@ -178,7 +273,7 @@ impl Settings {
     }
 
     /// A setting that holds a list, in the file as such and elsewhere as JSON.
-    pub fn list<T: serde::de::DeserializeOwned>(&self, path: &str) -> anyhow::Result<Vec<T>> {
+    pub(crate) fn list<T: serde::de::DeserializeOwned>(&self, path: &str) -> anyhow::Result<Vec<T>> {
         let (value, origin) = self.get(path);
         let value = match value {
             Value::String(text) if text.is_empty() => Value::Array(Vec::new()),
@@ -186,11 +281,12 @@ impl Settings {
                 .with_context(|| format!("the setting {path} (from {origin}) is not JSON"))?,
             other => other.clone(),
         };
-        serde_json::from_value(value).with_context(|| format!("the setting {path} (from {origin}) is not valid"))
+        serde_json::from_value(value)
+            .with_context(|| format!("the setting {path} (from {origin}) is not valid"))
     }
 
     /// Every setting with its value and origin, for people. Secrets are not shown.
-    pub fn view(&self) -> Vec<(&'static str, String, String, &'static str)> {
+    pub(crate) fn view(&self) -> Vec<(&'static str, String, String, &'static str)> {
         SETTINGS
             .iter()
             .map(|known| {
@@ -242,7 +338,11 @@ fn flatten(path: &str, value: Value, leaves: &mut Vec<(String, Value)>) {
 mod tests {
     use super::*;
 
-    fn gather(file: Option<&str>, environment: &[(&str, &str)], flags: &[(&str, &str)]) -> anyhow::Result<Settings> {
+    fn gather(
+        file: Option<&str>,
+        environment: &[(&str, &str)],
+        flags: &[(&str, &str)],
+    ) -> anyhow::Result<Settings> {
         let directory = tempfile::tempdir()?;
         let path = directory.path().join("muster.yaml");
         if let Some(text) = file {
@@ -265,7 +365,10 @@ mod tests {
         )
         .unwrap();
         let origin = |path: &str| settings.get(path).1.to_string();
-        assert_eq!((settings.text("listen"), origin("listen")), ("127.0.0.1:3".into(), "flag --listen".into()));
+        assert_eq!(
+            (settings.text("listen"), origin("listen")),
+            ("127.0.0.1:3".into(), "flag --listen".into())
+        );
         assert_eq!(origin("log.level"), "environment MUSTER_LOG_LEVEL");
         assert!(origin("auth.mode").starts_with("file "));
         assert_eq!(origin("store"), "default");

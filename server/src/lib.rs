@@ -3,6 +3,7 @@
 pub mod api;
 pub mod app;
 pub mod body;
+pub mod collect;
 pub mod error;
 pub mod frame;
 pub mod identity;

@@ -2,10 +2,11 @@
 
 use std::{
     fmt,
-    sync::{Arc, atomic::AtomicU64},
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicU64},
 };
 
 use prometheus_client::{
+    collector::Collector,
     encoding::{EncodeLabelSet, text::encode},
     metrics::{
         counter::Counter,
@@ -57,7 +58,7 @@ pub struct OperationLabels {
 
 /// Counters and gauges that the service keeps while it runs.
 pub struct Metrics {
-    registry: std::sync::Mutex<Registry>,
+    registry: Mutex<Registry>,
     pub requests: Family<RequestLabels, Counter>,
     pub request_seconds: Family<RouteLabels, Histogram, Latency>,
     pub in_flight: Gauge,
@@ -76,8 +77,7 @@ impl fmt::Debug for Metrics {
 }
 
 impl Metrics {
-    /// `collectors` add what is read from elsewhere at the moment of a scrape.
-    pub fn new(collectors: Vec<Box<dyn prometheus_client::collector::Collector>>) -> Arc<Self> {
+    pub fn new() -> Arc<Self> {
         let mut registry = Registry::with_prefix("muster");
         let requests = Family::default();
         registry.register("http_requests", "Answers by method, route and status code", requests.clone());
@@ -111,11 +111,8 @@ impl Metrics {
         );
         let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("build", "Version that runs", build);
-        for collector in collectors {
-            registry.register_collector(collector);
-        }
         Arc::new(Self {
-            registry: std::sync::Mutex::new(registry),
+            registry: Mutex::new(registry),
             requests,
             request_seconds,
             in_flight,
@@ -128,9 +125,14 @@ impl Metrics {
         })
     }
 
+    /// Adds what is read from elsewhere at the moment of a scrape.
+    pub fn register(&self, collector: Box<dyn Collector>) {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner).register_collector(collector);
+    }
+
     /// The text that is scraped.
     pub fn render(&self) -> Result<String, fmt::Error> {
-        let registry = self.registry.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::new();
         encode(&mut text, &registry)?;
         Ok(text)

@@ -204,3 +204,86 @@ fn gcp_custom(name: &str) -> Option<MachineType> {
         spot_price_micros: None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shipped_catalogue_is_sound() {
+        let mut catalogue = Catalogue::default();
+        catalogue.add(SHIPPED).unwrap();
+        let lines = SHIPPED.lines().filter(|line| !line.starts_with('#') && *line != COLUMNS).count();
+        assert_eq!(catalogue.types.len(), lines, "a type is listed twice");
+        for kind in [PlatformKind::Gcp, PlatformKind::Aws, PlatformKind::Azure] {
+            let types: Vec<_> = catalogue.types(kind).collect();
+            assert!(types.len() >= 40, "{kind} has {}", types.len());
+            assert!(types.iter().any(|machine| machine.gpu.is_some()), "{kind} has no GPU");
+            let default = crate::platform::platform(kind).default_machine_type().unwrap();
+            assert!(catalogue.get(kind, default).is_some(), "{default} is assumed for {kind}");
+            for machine in types {
+                let (price, spot) = (machine.price_micros.unwrap(), machine.spot_price_micros.unwrap());
+                assert!(0 < spot && spot < price, "{}", machine.name);
+                // A vCPU-hour with its memory, without GPU, costs between a third of a cent and 20 cents.
+                let per_cpu = price * 1000 / machine.cpus_milli;
+                assert!(
+                    machine.gpu.is_some() || (2_000..200_000).contains(&per_cpu),
+                    "{} {per_cpu}",
+                    machine.name
+                );
+                let gib_per_cpu = machine.memory_mib * 1000 / machine.cpus_milli / 256;
+                assert!((1..=80).contains(&gib_per_cpu), "{} {gib_per_cpu}", machine.name);
+            }
+        }
+        let listed = ACCELERATORS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).count();
+        assert_eq!(accelerators(ACCELERATORS).len(), listed);
+    }
+
+    #[test]
+    fn lookups_are_exact() {
+        let catalogue = Catalogue::shipped();
+        let size = |kind, name: &str| catalogue.get(kind, name).map(|m| (m.cpus_milli, m.memory_mib));
+        assert_eq!(size(PlatformKind::Gcp, "n1-standard-4"), Some((4000, 15_360)));
+        assert_eq!(size(PlatformKind::Aws, "m5.xlarge"), Some((4000, 16_384)));
+        assert_eq!(size(PlatformKind::Azure, "Standard_D4s_v3"), Some((4000, 16_384)));
+        assert_eq!(size(PlatformKind::Aws, "n1-standard-4"), None);
+        assert_eq!(size(PlatformKind::Azure, "standard_d4s_v3"), None);
+        assert_eq!(size(PlatformKind::Gcp, "n2-custom-6-20480"), Some((6000, 20_480)));
+        assert_eq!(size(PlatformKind::Gcp, "custom-2-4096-ext"), Some((2000, 4096)));
+        for wrong in [
+            "custom-",
+            "n2-custom-6",
+            "n2-custom-x-1",
+            "a-b-custom-1-1",
+            "custom-0-1",
+            "custom-1-99999999999",
+        ] {
+            assert_eq!(size(PlatformKind::Gcp, wrong), None, "{wrong}");
+        }
+        let gpu = catalogue.get(PlatformKind::Aws, "p3.8xlarge").unwrap();
+        assert_eq!(gpu.capacity(&[])[GPU_RESOURCE].text(), "4");
+    }
+
+    #[test]
+    fn a_users_file_wins() {
+        let text = "# ours\naws,m5.large,2,8,,,amd64,0.05,\naws,x9.huge,512,4096,nvidia-b300,8,arm64,,\n";
+        let catalogue = Catalogue::shipped().with_overrides(text).unwrap();
+        let ours = catalogue.get(PlatformKind::Aws, "m5.large").unwrap();
+        assert_eq!((ours.price_micros, ours.spot_price_micros), (Some(50_000), None));
+        assert_eq!(catalogue.get(PlatformKind::Aws, "x9.huge").unwrap().arch, Arch::Arm64);
+        assert!(catalogue.get(PlatformKind::Aws, "m5.xlarge").is_some());
+        for (line, expected) in [
+            ("aws,x", "has 2 columns instead of 9"),
+            ("ibm,x,1,1,,,amd64,,", "unknown platform"),
+            ("aws,x,0,1,,,amd64,,", "no number of vcpus"),
+            ("aws,x,1,-1,,,amd64,,", "no memory"),
+            ("aws,x,1,1,gpu,,amd64,,", "no GPU count"),
+            ("aws,x,1,1,,,x86,,", "unknown architecture"),
+            ("aws,x,1,1,,,amd64,free,", "has a price"),
+        ] {
+            let error = Catalogue::default().with_overrides(&format!("\n{line}")).unwrap_err();
+            assert!(error.to_string().starts_with("line 2 of the catalogue: "), "{error}");
+            assert!(error.problem.contains(expected), "{error}");
+        }
+    }
+}

@@ -19,6 +19,8 @@ pub use read::{GoDuration, Object};
 
 /// Characters of a found value that an error repeats.
 const SHOWN: usize = 60;
+/// Characters of a path: field names come from outside and can be of any length.
+const SHOWN_PATH: usize = 300;
 /// Faults that one answer lists. A body of 1 MiB can hold hundreds of thousands; nobody reads more.
 const MAX_FAULTS: usize = 100;
 
@@ -62,13 +64,13 @@ impl FieldError {
 
     #[must_use]
     pub fn found(mut self, value: &Value) -> Self {
-        self.found = Some(shorten(&value.to_string()));
+        self.found = Some(shorten(&value.to_string(), SHOWN));
         self
     }
 
     #[must_use]
     pub fn found_text(mut self, text: &str) -> Self {
-        self.found = Some(shorten(&format!("{text:?}")));
+        self.found = Some(shorten(&format!("{text:?}"), SHOWN));
         self
     }
 
@@ -105,8 +107,8 @@ impl fmt::Display for FieldError {
     }
 }
 
-fn shorten(text: &str) -> String {
-    match text.char_indices().nth(SHOWN) {
+fn shorten(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
@@ -201,13 +203,24 @@ impl Findings {
                 break;
             }
         }
+        error.path = shorten(&error.path, SHOWN_PATH);
         self.errors.push(error);
     }
 
-    pub fn warn(&mut self, text: impl Into<String>) {
-        if self.warnings.len() < MAX_FAULTS {
-            self.warnings.push(text.into());
+    /// Notes a warning. It travels in a header, so that everything but visible ASCII is escaped.
+    pub fn warn(&mut self, text: impl AsRef<str>) {
+        if self.warnings.len() >= MAX_FAULTS {
+            return;
         }
+        let mut safe = String::new();
+        for c in text.as_ref().chars().take(SHOWN_PATH) {
+            if c.is_ascii_graphic() || c == ' ' {
+                safe.push(c);
+            } else {
+                safe.extend(c.escape_unicode());
+            }
+        }
+        self.warnings.push(safe);
     }
 
     /// From now on faults at `ours` are reported at `sent`.
@@ -234,15 +247,12 @@ impl Findings {
 
     /// Like [`Self::result`], for a value that only exists when there was no fault.
     pub fn result_of<T>(mut self, value: Option<T>) -> Result<Parsed<T>, FieldErrors> {
-        match value {
-            Some(value) => self.result(value),
-            None => {
-                if self.errors.is_empty() {
-                    self.push(FieldError::new("", "could not be read"));
-                }
-                Err(FieldErrors { errors: self.errors })
-            }
+        if value.is_none() && self.errors.is_empty() {
+            self.push(FieldError::new("", "could not be read"));
         }
+        let Parsed { value, warnings } = self.result(value)?;
+        let value = value.expect("a missing value has a fault, and faults were returned above");
+        Ok(Parsed { value, warnings })
     }
 }
 
@@ -269,6 +279,15 @@ mod tests {
     fn long_values_are_shortened_at_a_character() {
         let error = FieldError::new("x", "is wrong").found(&json!("ü".repeat(500)));
         assert!(error.to_string().chars().count() < 100, "{error}");
+    }
+
+    #[test]
+    fn what_comes_from_outside_is_made_safe() {
+        let mut findings = Findings::new();
+        findings.warn("spec.a\r\nSet-Cookie: \u{fc}");
+        findings.push(FieldError::new("x".repeat(1 << 20), "is wrong"));
+        assert_eq!(findings.warnings, ["spec.a\\u{d}\\u{a}Set-Cookie: \\u{fc}"]);
+        assert!(findings.result(()).unwrap_err().details().len() < 400);
     }
 
     #[test]

@@ -90,6 +90,16 @@ impl<'v> Object<'v> {
         self.map.get(name).filter(|value| !value.is_null())
     }
 
+    /// Like [`Self::get`]; a missing member is a fault. The hint may be empty.
+    pub fn required(&mut self, name: &'static str, hint: &str, findings: &mut Findings) -> Option<&'v Value> {
+        let value = self.get(name);
+        if value.is_none() {
+            let error = FieldError::new(self.at(name), "is required");
+            findings.push(if hint.is_empty() { error } else { error.hint(hint) });
+        }
+        value
+    }
+
     pub fn string(&mut self, name: &'static str, findings: &mut Findings) -> Option<&'v str> {
         let value = self.get(name)?;
         if value.as_str().is_none() {
@@ -109,6 +119,19 @@ impl<'v> Object<'v> {
             return Some(text);
         };
         findings.push(FieldError::new(self.at(name), fault).found_text(text));
+        None
+    }
+
+    /// Like [`Self::text`], for what must not be repeated in an error.
+    pub fn secret(&mut self, name: &'static str, max: usize, findings: &mut Findings) -> Option<&'v str> {
+        let text = self.get(name)?.as_str();
+        let problem = match text {
+            None => "must be a string".to_owned(),
+            Some(text) if text.trim().is_empty() => "must not be empty".to_owned(),
+            Some(text) if text.len() > max => format!("must have at most {max} bytes"),
+            Some(_) => return text,
+        };
+        findings.push(FieldError::new(self.at(name), problem));
         None
     }
 
@@ -333,21 +356,12 @@ pub(crate) fn integer(
         #[expect(clippy::cast_possible_truncation, reason = "guarded: whole and within 2^53")]
         number.as_f64().filter(|n| n.fract() == 0.0 && n.abs() < 9e15).map(|n| n as i64)
     });
-    match whole {
-        Some(whole) if range.contains(&whole) => Some(whole),
-        Some(_) => {
-            findings.push(fault("is out of range"));
-            None
-        }
-        None if number.as_f64().is_some_and(|n| n.fract() != 0.0) => {
-            findings.push(fault("must be a whole number"));
-            None
-        }
-        None => {
-            findings.push(fault("is out of range"));
-            None
-        }
+    let within = whole.filter(|whole| range.contains(whole));
+    if within.is_none() {
+        let broken = whole.is_none() && number.as_f64().is_some_and(|n| n.fract() != 0.0);
+        findings.push(fault(if broken { "must be a whole number" } else { "is out of range" }));
     }
+    within
 }
 
 #[cfg(test)]

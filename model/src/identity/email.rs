@@ -115,7 +115,7 @@ mod tests {
         // The same readable part, and yet two projects.
         assert_ne!(project("a.b@example.com"), project("a-b@example.com"));
         assert_ne!(project("a@b.example.com"), project("a.b@example.com"));
-        assert_eq!(project("user@example.com"), "user-example-com-wtmfrk2ola");
+        assert_eq!(project("user@example.com"), "user-example-com-wte2fcjshm");
     }
 
     proptest! {

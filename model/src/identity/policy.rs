@@ -101,14 +101,15 @@ const fn needed(verb: Verb, resource: Resource) -> &'static [Role] {
         (V::Get | V::List | V::Watch, R::Store) => &[Role::Admin, Role::Auditor],
         (V::Get | V::List | V::Watch, _) => EVERYONE,
         // Not even an admin forges a report or an intent.
-        (V::Report, R::Reports | R::Clusters | R::NodePools | R::Hosts) => CONTROLLERS,
-        (V::Intend, R::Hosts) => CONTROLLERS,
+        (V::Report, R::Reports | R::Clusters | R::NodePools | R::Hosts) | (V::Intend, R::Hosts) => {
+            CONTROLLERS
+        }
         (V::Report | V::Intend, _) => &[],
-        (V::Scale, R::NodePools) => OPERATORS,
-        (V::Hold | V::Enable | V::Freeze, R::Clusters | R::NodePools | R::Hosts | R::Racks) => OPERATORS,
-        (V::Power, R::Hosts | R::Racks | R::NodePools) => OPERATORS,
-        // Cancelling an operation.
-        (V::Update | V::Delete, R::Operations) => OPERATORS,
+        // The last two cancel an operation.
+        (V::Scale, R::NodePools)
+        | (V::Hold | V::Enable | V::Freeze, R::Clusters | R::NodePools | R::Hosts | R::Racks)
+        | (V::Power, R::Hosts | R::Racks | R::NodePools)
+        | (V::Update | V::Delete, R::Operations) => OPERATORS,
         _ => ADMINS,
     }
 }

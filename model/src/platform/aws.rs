@@ -36,7 +36,7 @@ impl Platform for Aws {
         block.choice::<VolumeType>("volumeType", findings);
         zones::check(block, "availabilityZones", place.region, zones::aws_region, "us-west-2a", findings);
         block.boolean("spotInstances", findings);
-        block.text("userData", MAX_USER_DATA, findings);
+        block.secret("userData", MAX_USER_DATA, findings);
         read_labels(block, "labels", LabelUse::Wanted, findings);
         read_taints(block, "taints", findings);
     }

@@ -13,7 +13,7 @@ mod selector;
 mod vsphere;
 mod zones;
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser::SerializeMap};
 use serde_json::{Map, Value};
@@ -22,7 +22,7 @@ pub use selector::{Requirement, Selector, SelectorOperator};
 
 use crate::{
     field::{Choice, FieldError, Findings, Object, choice},
-    pool::{Labels, Resources, Taint},
+    pool::{Labels, REDACTED, Resources, Taint},
     suggest,
 };
 
@@ -120,7 +120,7 @@ pub struct Facts {
 }
 
 /// `platform` of a pool or cluster: a kind and the block of that kind.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct PlatformSpec {
     pub kind: PlatformKind,
     /// Kept as sent, under our names.
@@ -130,6 +130,11 @@ pub struct PlatformSpec {
 impl PlatformSpec {
     pub fn facts(&self) -> Facts {
         self.block.as_ref().map_or_else(Facts::default, |block| platform(self.kind).facts(block))
+    }
+
+    /// A field of the block.
+    pub fn field(&self, name: &str) -> Option<&Value> {
+        self.block.as_ref()?.get(name)
     }
 
     /// The machine type of the block, else the platform's default.
@@ -260,6 +265,19 @@ pub(crate) fn rename(map: &mut Map<String, Value>, path: &str, (from, to): Alias
             findings.warn(format!("{sent} is read as {ours}"));
             findings.rename(ours, sent);
         }
+    }
+}
+
+impl Debug for PlatformSpec {
+    /// Without secrets: this text ends up in logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut block = self.block.clone().unwrap_or_default();
+        for name in platform(self.kind).secrets() {
+            if let Some(value) = block.get_mut(*name) {
+                *value = Value::String(REDACTED.to_owned());
+            }
+        }
+        write!(f, "{} {}", self.kind, Value::Object(block))
     }
 }
 

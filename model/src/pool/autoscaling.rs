@@ -27,7 +27,7 @@ pub const DEFAULT_SCALE_DOWN_DELAY: Duration = Duration::from_mins(10);
 
 const MAX_TRIGGERS: usize = 20;
 const MAX_SCHEDULES: usize = 50;
-/// Longest PromQL query.
+/// Longest query of a trigger.
 const MAX_QUERY: usize = 4096;
 
 /// As sent; the accessors give the effective values.
@@ -94,7 +94,7 @@ choice! {
     }
 }
 
-/// A PromQL query that asks for more nodes or allows fewer.
+/// A query of Prometheus that asks for more nodes or allows fewer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Trigger {

@@ -250,3 +250,141 @@ impl<'de> Deserialize<'de> for Cron {
         Self::parse(&text).map_err(|error| de::Error::custom(format!("the schedule {text:?} {error}")))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn zone(name: &str) -> TimeZone {
+        TimeZone::get(name).unwrap()
+    }
+
+    #[track_caller]
+    fn check(line: &str, place: &str, after: &str, next: &[&str]) {
+        let (cron, zone) = (Cron::parse(line).unwrap(), zone(place));
+        let mut now: Timestamp = after.parse().unwrap();
+        for expected in next {
+            now = cron.next_after(now, &zone).unwrap();
+            assert_eq!(now.to_string(), *expected, "{line} in {place}");
+            assert_eq!(cron.last_at_or_before(now, &zone), Some(now));
+        }
+    }
+
+    #[test]
+    fn lines_name_times() {
+        let utc = "UTC";
+        check(
+            "0 8 * * MON-FRI",
+            utc,
+            "2025-10-17T08:00:00Z",
+            &["2025-10-20T08:00:00Z", "2025-10-21T08:00:00Z"],
+        );
+        check(
+            "*/20 23 * * *",
+            utc,
+            "2025-10-17T23:30:00Z",
+            &["2025-10-17T23:40:00Z", "2025-10-18T23:00:00Z"],
+        );
+        check("5/25 * * * *", utc, "2025-10-17T23:31:00Z", &["2025-10-17T23:55:00Z", "2025-10-18T00:05:00Z"]);
+        check("0 0 29 2 *", utc, "2096-03-01T00:00:00Z", &["2104-02-29T00:00:00Z"]); // 2100 has none
+        check(
+            "0 0 1,15 * sun",
+            utc,
+            "2025-11-01T00:00:00Z",
+            &["2025-11-02T00:00:00Z", "2025-11-09T00:00:00Z", "2025-11-15T00:00:00Z"],
+        );
+        check("0 0 * * 7", utc, "2025-11-01T00:00:00Z", &["2025-11-02T00:00:00Z"]);
+        check("0 0 * * 5-7", utc, "2025-11-01T00:00:00Z", &["2025-11-02T00:00:00Z", "2025-11-07T00:00:00Z"]);
+        check("0 0 */10 * MON", utc, "2025-11-01T00:00:00Z", &["2025-12-01T00:00:00Z"]); // an open day field: both must hold
+        check("@monthly", utc, "2025-11-01T00:00:00Z", &["2025-12-01T00:00:00Z"]);
+        check("0 9 * jan-mar *", "Asia/Tokyo", "2025-11-01T00:00:00Z", &["2026-01-01T00:00:00Z"]);
+    }
+
+    #[test]
+    fn clock_changes_neither_lose_nor_double_a_time() {
+        // Forward: 02:30 does not exist and is taken at the change, 03:00 summer time.
+        check(
+            "30 2 * * *",
+            "Europe/Berlin",
+            "2025-03-29T12:00:00Z",
+            &["2025-03-30T01:00:00Z", "2025-03-31T00:30:00Z"],
+        );
+        // Back: 02:30 happens twice and is taken once.
+        check(
+            "30 2 * * *",
+            "Europe/Berlin",
+            "2025-10-25T12:00:00Z",
+            &["2025-10-26T00:30:00Z", "2025-10-27T01:30:00Z"],
+        );
+        // Half an hour on Lord Howe Island.
+        check(
+            "15 2 * * *",
+            "Australia/Lord_Howe",
+            "2025-10-04T00:00:00Z",
+            &["2025-10-04T15:30:00Z", "2025-10-05T15:15:00Z"],
+        );
+        // Samoa left out a whole day.
+        check(
+            "0 12 * * *",
+            "Pacific/Apia",
+            "2011-12-29T22:30:00Z",
+            &["2011-12-30T10:00:00Z", "2011-12-30T22:00:00Z"],
+        );
+    }
+
+    #[test]
+    fn what_is_no_line_is_refused() {
+        for line in [
+            "",
+            "* * * *",
+            "* * * * * *",
+            "60 * * * *",
+            "* 24 * * *",
+            "* * 0 * *",
+            "* * 32 * *",
+            "* * * 13 *",
+            "* * * * 8",
+            "*/0 * * * *",
+            "5-1 * * * *",
+            "a * * * *",
+            "1, * * * *",
+            "-1 * * * *",
+            "1-2-3 * * * *",
+            "* * 30 2 *",
+            "* * 31 4,6 *",
+            "@reboot",
+            "ü * * * *",
+            "1/ * * * *",
+        ] {
+            assert!(Cron::parse(line).is_err(), "{line:?} was accepted");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn next_and_last_agree_with_every_minute(
+            minutes in 28_000_000_i64..30_000_000,
+            line in ("(\\*|0|7|15,45|\\*/13)", "(\\*|0|2|1-3|\\*/5|23)", "(\\*|1|28-31)", "(\\*|2,3,10)", "(\\*|0|1-5)")
+                .prop_map(|(a, b, c, d, e)| format!("{a} {b} {c} {d} {e}")),
+            place in prop::sample::select(vec!["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia"]),
+        ) {
+            let (cron, zone) = (Cron::parse(&line).unwrap(), zone(place));
+            let now = Timestamp::from_millis(minutes * 60_000);
+            let next = cron.next_after(now, &zone).unwrap();
+            prop_assert!(next > now);
+            prop_assert_eq!(cron.last_at_or_before(next, &zone), Some(next));
+            // Nothing lies between: the last one before the next is not after now.
+            let before = Timestamp::from_millis(next.millis() - 1);
+            prop_assert!(cron.last_at_or_before(before, &zone).is_none_or(|last| last <= now));
+            // Walking by minutes through civil time finds no earlier one, away from clock changes.
+            for minute in 1..(next.since(now).millis() / 60_000).min(3000) {
+                let at = Timestamp::from_millis(now.millis() + i64::try_from(minute).unwrap() * 60_000);
+                let local = civil(at, &zone).unwrap();
+                let named = cron.matches_date(local.date()) && cron.times().any(|time| time == local.time());
+                prop_assert!(!named || instant(local, &zone) != Some(at), "{line} {place} {at}");
+            }
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! A node pool: a named set of like nodes in one cluster.
 
 mod autoscaling;
+mod change;
 mod cron;
 mod effective;
 mod labels;
@@ -19,6 +20,7 @@ pub use autoscaling::{
     DEFAULT_SCALE_UP_DELAY, DEFAULT_TARGET_CPU, DEFAULT_TARGET_MEMORY, Headroom, MARK_DISTANCE, MAX_DELAY,
     MAX_NODES, OnNoData, ScaleDirection, SeriesAggregate, Trigger,
 };
+pub use change::{Effect, SpecChange, changes};
 pub use cron::{Cron, CronError};
 pub use effective::{CAPACITY_TYPE_LABEL, NodeShape, ShapeSource, TemplateIncomplete};
 pub use labels::{
@@ -175,13 +177,9 @@ impl NodePool {
             object.server_owned(name, findings);
         }
         object.server_owned("resource_version", findings);
-        let mut spec = match object.get("spec") {
-            Some(value) => PoolSpec::read(value, &context.place(), findings),
-            None => {
-                findings.push(FieldError::new("spec", "is required"));
-                None
-            }
-        };
+        let mut spec = object
+            .required("spec", "", findings)
+            .and_then(|value| PoolSpec::read(value, &context.place(), findings));
         if let Some(spec) = &mut spec {
             spec.restore_secrets(None, findings);
         }
@@ -240,14 +238,9 @@ impl NodePool {
         }
         let resource_version = object.string("resource_version", findings).map(str::to_owned);
         check_unchanged(&mut object, &self.envelope(), findings);
-        let mut spec = match object.get("spec") {
-            Some(value) => PoolSpec::read(value, &context.place(), findings),
-            None => {
-                findings
-                    .push(FieldError::new("spec", "is required").hint("a replacement sends the whole spec"));
-                None
-            }
-        };
+        let mut spec = object
+            .required("spec", "a replacement sends the whole spec", findings)
+            .and_then(|value| PoolSpec::read(value, &context.place(), findings));
         if let Some(spec) = &mut spec {
             spec.check_replaces(&self.spec, findings);
             spec.restore_secrets(Some(&self.spec), findings);

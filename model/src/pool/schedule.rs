@@ -43,14 +43,14 @@ impl Schedule {
         self.name.clone().unwrap_or_else(|| format!("schedules[{index}]"))
     }
 
-    fn zone(&self) -> jiff::tz::TimeZone {
-        let name = self.time_zone.as_deref().unwrap_or("UTC");
-        jiff::tz::TimeZone::get(name).unwrap_or(jiff::tz::TimeZone::UTC)
+    /// `None` for a zone that was known when the schedule was stored and is no more: then no window opens.
+    fn zone(&self) -> Option<jiff::tz::TimeZone> {
+        jiff::tz::TimeZone::get(self.time_zone.as_deref().unwrap_or("UTC")).ok()
     }
 
     /// Whether the window is open at `now`. A window includes its first moment and not its last.
     pub fn is_active(&self, now: Timestamp) -> bool {
-        self.closes(now, &self.zone()).is_some_and(|closes| now < closes)
+        self.zone().and_then(|zone| self.closes(now, &zone)).is_some_and(|closes| now < closes)
     }
 
     /// When the window that opened last before `now` closes or closed.
@@ -67,7 +67,7 @@ impl Schedule {
 
     /// The next moment after `now` at which the window opens or closes; `None` when it never does again.
     pub fn next_change(&self, now: Timestamp) -> Option<Timestamp> {
-        let zone = self.zone();
+        let zone = self.zone()?;
         let Some(mut closes) = self.closes(now, &zone).filter(|closes| now < *closes) else {
             return self.start.next_after(now, &zone);
         };
@@ -155,4 +155,89 @@ fn read_zone(o: &mut Object<'_>, findings: &mut Findings) -> Option<String> {
     }
     findings.push(error);
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn schedule(value: Value) -> Schedule {
+        let mut findings = Findings::new();
+        let mut value = value;
+        value["minNodes"] = json!(1);
+        let schedule = Schedule::read(&value, "s".to_owned(), &mut findings);
+        findings.result_of(schedule).unwrap().value
+    }
+
+    fn time(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    #[track_caller]
+    fn check(schedule: &Schedule, now: &str, active: bool, next: &str) {
+        assert_eq!(schedule.is_active(time(now)), active, "{now}");
+        assert_eq!(schedule.next_change(time(now)).map(|at| at.to_string()).as_deref(), Some(next), "{now}");
+    }
+
+    #[test]
+    fn a_window_opens_and_closes() {
+        let day =
+            schedule(json!({"start": "0 8 * * MON-FRI", "duration": "10h", "timeZone": "Europe/Berlin"}));
+        // 2025-10-17 is a Friday, in summer time.
+        check(&day, "2025-10-17T05:59:59Z", false, "2025-10-17T06:00:00Z");
+        check(&day, "2025-10-17T06:00:00Z", true, "2025-10-17T16:00:00Z");
+        check(&day, "2025-10-17T15:59:59Z", true, "2025-10-17T16:00:00Z");
+        check(&day, "2025-10-17T16:00:00Z", false, "2025-10-20T06:00:00Z");
+        check(&day, "2025-10-25T12:00:00Z", false, "2025-10-27T07:00:00Z"); // winter time by then
+    }
+
+    #[test]
+    fn a_window_may_close_by_cron() {
+        let night =
+            schedule(json!({"start": "0 22 * * *", "end": "0 6 * * *", "timeZone": "America/New_York"}));
+        check(&night, "2025-07-01T01:59:00Z", false, "2025-07-01T02:00:00Z");
+        check(&night, "2025-07-01T02:00:00Z", true, "2025-07-01T10:00:00Z");
+        // The night in which clocks go forward is an hour shorter.
+        check(&night, "2025-03-09T04:00:00Z", true, "2025-03-09T10:00:00Z");
+        check(&night, "2025-03-09T10:00:00Z", false, "2025-03-10T02:00:00Z");
+    }
+
+    #[test]
+    fn windows_that_touch_are_one() {
+        let days = schedule(json!({"start": "0 0 * * SAT,SUN", "duration": "24h"}));
+        check(&days, "2025-10-18T12:00:00Z", true, "2025-10-20T00:00:00Z");
+        let always = schedule(json!({"start": "@hourly", "duration": "1h"}));
+        assert!(always.is_active(time("2025-10-18T12:34:00Z")));
+        assert!(always.next_change(time("2025-10-18T12:34:00Z")).is_some());
+    }
+
+    #[test]
+    fn a_zone_that_is_gone_opens_no_window() {
+        let lost: Schedule =
+            serde_json::from_value(json!({"start": "* * * * *", "duration": "1h", "timeZone": "Mars/Base"}))
+                .unwrap();
+        assert!(!lost.is_active(time("2025-10-18T12:00:00Z")));
+        assert_eq!(lost.next_change(time("2025-10-18T12:00:00Z")), None);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_changes_before_the_next_change(
+            seconds in 1_700_000_000_i64..1_800_000_000,
+            (hour, weekday, length) in (0..24, 0..7, 1..160_u32),
+            zone in prop::sample::select(vec!["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata"]),
+        ) {
+            let start = format!("30 {hour} * * {weekday}");
+            let window = schedule(json!({"start": start, "duration": format!("{length}h"), "timeZone": zone}));
+            let now = Timestamp::from_millis(seconds * 1000);
+            let next = window.next_change(now).unwrap();
+            prop_assert!(next > now);
+            let before = Timestamp::from_millis(next.millis() - 1);
+            prop_assert_eq!(window.is_active(before), window.is_active(now));
+            prop_assert_ne!(window.is_active(next), window.is_active(now));
+        }
+    }
 }

@@ -169,15 +169,9 @@ impl PoolSpec {
         let ours = Value::Object(with_our_names(sent, findings));
         let mut object = Object::read(&ours, "spec", findings)?;
         let o = &mut object;
-        let platform = match o.get("platform") {
-            Some(value) => PlatformSpec::read_pool(value, "spec.platform", place, findings),
-            None => {
-                findings.push(
-                    FieldError::new("spec.platform", "is required").hint("{\"type\": \"gcp\", \"gcp\": {…}}"),
-                );
-                None
-            }
-        };
+        let platform = o
+            .required("platform", "{\"type\": \"gcp\", \"gcp\": {…}}", findings)
+            .and_then(|value| PlatformSpec::read_pool(value, "spec.platform", place, findings));
         let autoscaling =
             o.get("autoscaling").and_then(|v| Autoscaling::read(v, "spec.autoscaling", findings));
         let node_count = o.count("nodeCount", 0..=MAX_NODES, findings);

@@ -81,6 +81,24 @@ impl Template {
         self.price.as_ref().and_then(price_micros)
     }
 
+    /// The system cannot keep more than there is.
+    fn check_reserved(&self, path: &str, findings: &mut Findings) {
+        for (resource, kept) in self.reserved.iter().flatten() {
+            let Some(present) = self.capacity.as_ref().and_then(|capacity| capacity.get(resource)) else {
+                continue;
+            };
+            if let (Some(kept_amount), Some(amount)) = (quantity(&kept.text()), quantity(&present.text()))
+                && kept_amount > amount
+            {
+                findings.push(
+                    FieldError::new(format!("{path}.reserved.{resource}"), "is more than the capacity")
+                        .found(&kept.0)
+                        .allowed(format!("at most {}", present.text())),
+                );
+            }
+        }
+    }
+
     pub(super) fn read(value: &Value, path: &str, findings: &mut Findings) -> Option<Self> {
         let mut object = Object::read(value, path, findings)?;
         let o = &mut object;
@@ -102,6 +120,7 @@ impl Template {
                 "0 to {MAX_PRICE} per node and hour, with up to 6 decimals, like \"0.19\""
             )));
         }
+        template.check_reserved(path, findings);
         object.finish(findings);
         Some(template)
     }

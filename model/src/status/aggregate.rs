@@ -22,7 +22,7 @@
 use crate::{
     Duration, Timestamp,
     condition::{Condition, ConditionStatus, find},
-    field::choice,
+    field::{Choice, choice},
     pool::NodePool,
     report::{ErrorType, Report},
     status::{ClusterStatus, Health, Phase, PoolStatus},
@@ -49,13 +49,13 @@ choice! {
         GenerationLagging = "GenerationLagging",
         /// Of the condition Reporting.
         ReportsInTime = "ReportsInTime",
-        /// Of the condition SizeReached.
+        /// Of the condition `SizeReached`.
         SizeReached = "SizeReached",
-        /// Of the condition SizeReached.
+        /// Of the condition `SizeReached`.
         FewerReadyThanDesired = "FewerReadyThanDesired",
-        /// Of the condition SizeReached.
+        /// Of the condition `SizeReached`.
         MoreThanDesired = "MoreThanDesired",
-        /// Of the condition SizeReached.
+        /// Of the condition `SizeReached`.
         CountsNotReported = "CountsNotReported",
     }
 }
@@ -131,7 +131,9 @@ pub fn aggregate_cluster(
     config: &AggregateConfig,
 ) -> Aggregated<ClusterStatus> {
     let view = View::new(subject, reports, now, config);
-    let before = Before::new(previous.map(|p| (&p.conditions[..], p.phase)), subject);
+    let before = previous.map_or(Before::new(&[], None, subject), |previous| {
+        Before::new(&previous.conditions, previous.ready_generation, subject)
+    });
     let verdict = view.verdict(before);
     let mut status = ClusterStatus {
         phase: verdict.phase,
@@ -140,6 +142,7 @@ pub fn aggregate_cluster(
         message: verdict.message.clone(),
         observed_generation: view.observed(),
         conditions: view.conditions(&verdict, before),
+        ready_generation: verdict.ready_generation(subject, before),
         updated_at: now,
     };
     if let Some(previous) = previous {
@@ -162,12 +165,15 @@ pub fn aggregate_pool(
 ) -> Aggregated<PoolStatus> {
     let subject = Subject { generation: pool.generation, deleting: pool.deleted_at.is_some() };
     let view = View::new(subject, reports, now, config);
-    let before = Before::new(previous.map(|p| (&p.conditions[..], p.phase)), subject);
+    let before = previous.map_or(Before::new(&[], None, subject), |previous| {
+        Before::new(&previous.conditions, previous.ready_generation, subject)
+    });
     let verdict = view.verdict(before);
     let (current, ready) = view.counts();
     let short = ready.is_some_and(|ready| ready < target.nodes);
     let mut conditions = view.conditions(&verdict, before);
     conditions.push(view.size_condition(target, ready, before));
+    conditions.extend(before.foreign());
     let mut status = PoolStatus {
         phase: verdict.phase,
         health: view.health(verdict.phase, short),
@@ -178,6 +184,7 @@ pub fn aggregate_pool(
         current_nodes: current,
         ready_nodes: ready,
         conditions,
+        ready_generation: verdict.ready_generation(subject, before),
         updated_at: now,
         baremetal: previous.and_then(|previous| previous.baremetal.clone()),
     };
@@ -196,40 +203,40 @@ struct Verdict {
     message: String,
 }
 
+impl Verdict {
+    fn ready_generation(&self, subject: Subject, before: Before<'_>) -> Option<u64> {
+        if self.phase == Phase::Ready { Some(subject.generation) } else { before.ready_generation }
+    }
+}
+
 /// What the previous status contributes.
 #[derive(Clone, Copy)]
 struct Before<'a> {
     conditions: &'a [Condition],
-    /// Since when it has not been ready, if it was ready at this generation before.
+    ready_generation: Option<u64>,
+    /// It was Ready at the present generation.
+    had_been_ready: bool,
+    /// Since when it is no longer Ready, if it had been.
     lost_ready_at: Option<Timestamp>,
-    was_ready: bool,
 }
 
 impl<'a> Before<'a> {
-    fn new(previous: Option<(&'a [Condition], Phase)>, subject: Subject) -> Self {
-        let Some((conditions, phase)) = previous else {
-            return Self { conditions: &[], lost_ready_at: None, was_ready: false };
-        };
+    fn new(conditions: &'a [Condition], ready_generation: Option<u64>, subject: Subject) -> Self {
+        let had_been_ready = ready_generation == Some(subject.generation);
         let ready = find(conditions, ConditionKind::Ready.as_str());
-        // Available remembers the generation at which it last was True.
-        let available = find(conditions, ConditionKind::Available.as_str());
-        let was_ready = ready.is_some_and(|ready| {
-            ready.status == ConditionStatus::True && ready.observed_generation == Some(subject.generation)
-        });
-        let fell = !was_ready
-            && available.is_some_and(|a| a.observed_generation == Some(subject.generation))
-            && (phase == Phase::Degraded || ready.is_some_and(|ready| ready.message.ends_with(WAS_READY)));
-        let lost_ready_at = fell.then(|| ready.map(|ready| ready.last_transition_time)).flatten();
-        Self { conditions, lost_ready_at, was_ready }
+        let lost = ready.filter(|ready| had_been_ready && ready.status != ConditionStatus::True);
+        let lost_ready_at = lost.map(|ready| ready.last_transition_time);
+        Self { conditions, ready_generation, had_been_ready, lost_ready_at }
     }
 
-    fn had_been_ready(&self) -> bool {
-        self.was_ready || self.lost_ready_at.is_some()
+    /// Conditions of other parts of Muster, which this one leaves alone.
+    fn foreign(&self) -> impl Iterator<Item = Condition> + 'a {
+        self.conditions
+            .iter()
+            .filter(|condition| ConditionKind::from_word(&condition.kind).is_none())
+            .cloned()
     }
 }
-
-/// Ends the message of a Ready condition that was True at the same generation.
-const WAS_READY: &str = "; it was ready before";
 
 struct View<'a> {
     subject: Subject,
@@ -347,11 +354,12 @@ impl<'a> View<'a> {
     }
 
     fn none_ready(&self, text: &str) -> Verdict {
+        let with_error = self.erring().map(|report| format!("{text}; {}", error_text(report)));
         if self.now < self.grace_ends() {
-            return verdict(Phase::Progressing, Reason::ControllersProvisioning, text.to_owned());
+            let text = with_error.unwrap_or_else(|| text.to_owned());
+            return verdict(Phase::Progressing, Reason::ControllersProvisioning, text);
         }
-        if let Some(report) = self.erring() {
-            let text = format!("{text}; {}", error_text(report));
+        if let Some(text) = with_error {
             return verdict(Phase::Progressing, Reason::ControllersShowingProgress, text);
         }
         if self.now < self.activity_ends() {
@@ -405,10 +413,6 @@ impl<'a> View<'a> {
             (_, Reason::ControllerSilent) => ConditionStatus::Unknown,
             _ => ConditionStatus::False,
         };
-        let mut message = verdict.message.clone();
-        if ready != ConditionStatus::True && before.had_been_ready() {
-            message.push_str(WAS_READY);
-        }
         let lagging = self.lagging();
         let (reconciled, why) = match (self.reports.len(), lagging) {
             (0, _) => (ConditionStatus::Unknown, Reason::NoControllers),
@@ -434,7 +438,7 @@ impl<'a> View<'a> {
             }
         };
         vec![
-            self.condition(ConditionKind::Ready, ready, verdict.reason, message, before),
+            self.condition(ConditionKind::Ready, ready, verdict.reason, verdict.message.clone(), before),
             self.condition(ConditionKind::Available, ready, verdict.reason, verdict.message.clone(), before),
             self.condition(ConditionKind::Reconciled, reconciled, why, lag, before),
             self.condition(ConditionKind::Reporting, reporting, in_time, silence, before),
@@ -493,7 +497,7 @@ impl<'a> View<'a> {
         if verdict.phase == Phase::Progressing && self.ready() == 0 {
             deadlines.extend([self.grace_ends(), self.activity_ends()]);
         }
-        if verdict.phase == Phase::Progressing && before.had_been_ready() {
+        if verdict.phase == Phase::Progressing && before.had_been_ready {
             let lost = before.lost_ready_at.unwrap_or(self.now);
             deadlines.push(lost.saturating_add(self.config.degraded_after));
         }

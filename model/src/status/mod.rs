@@ -55,7 +55,10 @@ pub struct ClusterStatus {
     /// The oldest generation that a known controller has observed; 0 before the first report.
     pub observed_generation: u64,
     pub conditions: Vec<Condition>,
-    /// When anything above last changed.
+    /// The last generation at which it was Ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_generation: Option<u64>,
+    /// When anything else in here last changed.
     pub updated_at: Timestamp,
 }
 
@@ -72,7 +75,10 @@ pub struct PoolStatus {
     pub current_nodes: Option<u32>,
     /// Nodes that are ready; `null` when nobody has said.
     pub ready_nodes: Option<u32>,
+    /// Ours, and those that other parts of Muster add under names of their own.
     pub conditions: Vec<Condition>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_generation: Option<u64>,
     pub updated_at: Timestamp,
     /// The bare-metal view, where the pool has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]

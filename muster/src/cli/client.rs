@@ -255,7 +255,7 @@ fn advice(status: StatusCode, request: &Request, server: &str) -> (Exit, String)
     match status {
         StatusCode::UNAUTHORIZED => (
             Exit::Denied,
-            "sign in: --token-file or --client-cert; --as-email on a server in dev mode (`muster config view --origin` shows what is sent)".into(),
+            "sign in: --token-file or --client-cert; --as-email on a server in dev mode (`muster config connection` shows what is sent)".into(),
         ),
         StatusCode::FORBIDDEN => (Exit::Denied, "ask an administrator of the project for the role, or work in another with --project".into()),
         StatusCode::NOT_FOUND => (Exit::NotFound, format!("see what is there with `muster get {noun}s -A`")),
@@ -277,12 +277,15 @@ fn advice(status: StatusCode, request: &Request, server: &str) -> (Exit, String)
     }
 }
 
+/// `must not be above autoscaling.maxNodes, found 50, allowed: 1 to 10`.
 fn fault(field: &Value) -> Option<Fault> {
-    Some(Fault {
-        path: field["path"].as_str()?.to_owned(),
-        message: field["message"].as_str().unwrap_or_default().to_owned(),
-        place: None,
-    })
+    let mut message = field["problem"].as_str().or(field["message"].as_str()).unwrap_or_default().to_owned();
+    for (name, label) in [("found", ", found"), ("allowed", ", allowed:"), ("hint", ";")] {
+        if let Some(text) = field.get(name).filter(|value| !value.is_null()) {
+            message = format!("{message}{label} {}", super::jsonpath::plain(text));
+        }
+    }
+    Some(Fault { path: field["path"].as_str()?.to_owned(), message, place: None })
 }
 
 /// How long a busy server wants us to wait, when that is bearable.

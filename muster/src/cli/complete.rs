@@ -211,7 +211,7 @@ fn connection(words: &[String]) -> Connection {
         "--ca-file",
         "--client-cert",
         "--client-key",
-        "--config",
+        "--client-config",
         "--request-timeout",
     ];
     let mut kept = Vec::new();

@@ -59,9 +59,9 @@ pub(crate) struct Connection {
     /// Longest wait for one answer of the server
     #[arg(long, value_name = "DURATION")]
     pub(crate) request_timeout: Option<Duration>,
-    /// Configuration file with the contexts
-    #[arg(long, env = "MUSTER_CONFIG", value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
+    /// File with the contexts
+    #[arg(long, env = "MUSTER_CLIENT_CONFIG", value_name = "FILE")]
+    pub(crate) client_config: Option<PathBuf>,
 }
 
 /// One way to reach one server.
@@ -118,7 +118,7 @@ pub(crate) struct Settings {
 
 impl Connection {
     pub(crate) fn config_path(&self, environment: &Environment) -> Option<PathBuf> {
-        self.config.clone().or_else(|| environment.config_file())
+        self.client_config.clone().or_else(|| environment.config_file())
     }
 
     /// Everything put together, with its origins.
@@ -126,7 +126,7 @@ impl Connection {
         let path = self.config_path(environment);
         let file = match &path {
             // A file that was asked for must be there; the usual one may be absent.
-            Some(path) => File::read(path, self.config.is_some())?,
+            Some(path) => File::read(path, self.client_config.is_some())?,
             None => File::default(),
         };
         let context = self.context.clone().or_else(|| file.current_context.clone());
@@ -192,7 +192,7 @@ impl File {
             }
             Err(error) => {
                 return Err(Failure::new(Exit::Failure, file(path), error.to_string())
-                    .next("make it with `muster config set-context NAME --server URL`, or choose another with --config"));
+                    .next("make it with `muster config set-context NAME --server URL`, or choose another with --client-config"));
             }
         };
         if text.trim().is_empty() {
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(File::read(&path, true).unwrap(), file);
 
         let environment = Environment::default();
-        let plain = Connection { config: Some(path.clone()), ..Connection::default() };
+        let plain = Connection { client_config: Some(path.clone()), ..Connection::default() };
         let settings = plain.settings(&environment).unwrap();
         assert_eq!(
             (settings.server.value.as_str(), settings.server.origin.as_str()),

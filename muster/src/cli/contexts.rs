@@ -58,17 +58,16 @@ enum What {
         #[command(flatten)]
         connection: Connection,
     },
-    /// Show the file, or with --origin what holds now and where it comes from
-    View {
-        /// Show effective values with their origins
-        #[arg(long)]
-        origin: bool,
+    /// Show how commands reach the server now, and where each value comes from
+    Connection {
         /// yaml or json
         #[arg(short, long, default_value = "yaml", value_name = "FORMAT")]
         output: FormatArg,
         #[command(flatten)]
         connection: Connection,
     },
+    /// Show the server's settings (`muster serve` with the same flags would use them)
+    View(crate::config::View),
 }
 
 pub(crate) fn run(tools: &Tools, config: Config) -> Outcome {
@@ -98,7 +97,17 @@ pub(crate) fn run(tools: &Tools, config: Config) -> Outcome {
             file.write(&path)?;
             tools.screen.line(&format!("context {name} deleted"))
         }
-        What::View { origin, output, connection } => view(tools, origin, &output.0, &connection),
+        What::Connection { output, connection } => {
+            let document = effective(&connection.settings(&tools.environment)?);
+            match &output.0 {
+                Format::Table | Format::Wide | Format::Name => tools.screen.data(&yaml::to_string(&document)),
+                other => tools.screen.data(&other.document(&document, true)?),
+            }
+        }
+        What::View(args) => crate::config::view(&args).map_err(|error| {
+            Failure::new(Exit::Failure, "settings", format!("{error:#}"))
+                .next("correct the setting that is named")
+        }),
     }
 }
 
@@ -106,7 +115,7 @@ pub(crate) fn run(tools: &Tools, config: Config) -> Outcome {
 fn load(tools: &Tools, connection: &Connection) -> Outcome<(File, PathBuf)> {
     let path = connection.config_path(&tools.environment).ok_or_else(|| {
         Failure::usage("configuration file", "neither HOME nor XDG_CONFIG_HOME says where it is")
-            .next("name it with --config FILE")
+            .next("name it with --client-config FILE")
     })?;
     Ok((File::read(&path, false)?, path))
 }
@@ -194,26 +203,13 @@ fn set_context(tools: &Tools, name: &str, make_current: bool, connection: &Conne
     tools.screen.line(&format!("context {name} {}", if existed { "changed" } else { "created" }))
 }
 
-fn view(tools: &Tools, origin: bool, format: &Format, connection: &Connection) -> Outcome {
-    let document = if origin {
-        effective(&connection.settings(&tools.environment)?)
-    } else {
-        let (file, _) = load(tools, connection)?;
-        serde_json::to_value(&file).unwrap_or_default()
-    };
-    match format {
-        Format::Table | Format::Wide | Format::Name => tools.screen.data(&yaml::to_string(&document)),
-        other => tools.screen.data(&other.document(&document, true)?),
-    }
-}
-
 /// Every setting of this call with its origin. Secrets are files, whose names alone are shown.
 fn effective(settings: &Settings) -> Value {
     let entry = |value: &str, origin: &str| json!({ "value": value, "origin": origin });
     let mut document = json!({
         "server": entry(&settings.server.value, &settings.server.origin),
         "context": settings.context,
-        "config-file": settings.config_file,
+        "client-config": settings.config_file,
     });
     for (name, setting) in [("project", &settings.project), ("as-email", &settings.email)] {
         if let Some(setting) = setting {

@@ -22,6 +22,7 @@ mod jsonpath;
 mod kinds;
 mod list;
 mod manifest;
+mod mode;
 mod print;
 mod progress;
 mod reference;
@@ -66,6 +67,10 @@ pub(crate) enum Command {
     Scale(Box<scale::Scale>),
     /// Delete objects
     Delete(Box<delete::Delete>),
+    /// Let Muster act on a cluster or a pool
+    Enable(Box<mode::Mode>),
+    /// Let Muster only advise on a cluster or a pool
+    Disable(Box<mode::Mode>),
     /// Follow changes as they happen
     Watch(Box<watch::Watch>),
     /// Wait for operations and objects
@@ -123,6 +128,8 @@ async fn dispatch(command: Command, tools: &Tools) -> Outcome {
         Command::Patch(args) => edit::patch(&open(&args.connection)?, *args).await,
         Command::Scale(args) => scale::run(&open(&args.connection)?, *args).await,
         Command::Delete(args) => delete::run(&open(&args.connection)?, *args).await,
+        Command::Enable(args) => mode::set(&open(&args.connection)?, *args, "active", "enable").await,
+        Command::Disable(args) => mode::set(&open(&args.connection)?, *args, "advise", "disable").await,
         Command::Watch(args) => watch::run(&open(&args.connection)?, *args).await,
         Command::Wait(args) => wait::run(&open(&args.connection)?, *args).await,
         Command::Config(args) => contexts::run(tools, *args),
@@ -146,7 +153,7 @@ const MOVABLE: [&str; 11] = [
     "--ca-file",
     "--client-cert",
     "--client-key",
-    "--config",
+    "--client-config",
 ];
 
 /// The words as the parser wants them: connection flags that stand before the verb go behind everything else.

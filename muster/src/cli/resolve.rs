@@ -138,6 +138,7 @@ async fn missing(
         .await
         .map(|listed| listed.items)
         .unwrap_or_default();
+    let _ = session.know_clusters(kind, &all).await; // without their names the ids will do
     let near = suggest::nearest(short, all.iter().map(|object| text_at(object, "name")));
     let next = match near.and_then(|near| all.iter().find(|object| text_at(object, "name") == near)) {
         Some(object) => format!(

@@ -1,5 +1,9 @@
 //! Node pools.
 
+use muster_model::pool::{
+    DEFAULT_SCALE_DOWN_DELAY, DEFAULT_SCALE_DOWN_UTILIZATION, DEFAULT_SCALE_UP_DELAY, DEFAULT_TARGET_CPU,
+    DEFAULT_TARGET_MEMORY,
+};
 use serde_json::Value;
 
 use super::{Column, Kind, Scope, Section, View, at, column, conditions, dash, text_at, verdict, wide};
@@ -153,19 +157,34 @@ fn sizes(view: &View<'_>) -> Section {
         ("Mode".into(), mode_explained(view).into()),
     ];
     if automatic {
-        let or = |path: &str, default: &str| {
+        let or = |path: &str, default: String, unit: &str| -> Cell {
             let value = view.text(&format!("spec.autoscaling.{path}"));
-            if value.is_empty() { format!("{default} (default)") } else { value }
+            let text = if value.is_empty() {
+                format!("{default}{unit} (default)")
+            } else {
+                format!("{value}{unit}")
+            };
+            text.into()
         };
+        let least = dash(view.text("spec.autoscaling.minNodes"));
         facts.push((
             "Bounds".into(),
-            format!("{} to {}", or("minNodes", "0"), view.or_dash("spec.autoscaling.maxNodes")).into(),
+            format!("{least} to {}", view.or_dash("spec.autoscaling.maxNodes")).into(),
         ));
-        facts.push(("CPU target".into(), format!("{} %", or("targetCPUUtilization", "70")).into()));
-        facts.push(("Memory target".into(), format!("{} %", or("targetMemoryUtilization", "80")).into()));
-        facts.push(("Low mark".into(), format!("{} %", or("scaleDownUtilization", "30")).into()));
-        facts.push(("Scale-up delay".into(), or("scaleUpDelay", "server's").into()));
-        facts.push(("Scale-down delay".into(), or("scaleDownDelay", "server's").into()));
+        facts.push(("CPU target".into(), or("targetCPUUtilization", DEFAULT_TARGET_CPU.to_string(), " %")));
+        facts.push((
+            "Memory target".into(),
+            or("targetMemoryUtilization", DEFAULT_TARGET_MEMORY.to_string(), " %"),
+        ));
+        facts.push((
+            "Low mark".into(),
+            or("scaleDownUtilization", DEFAULT_SCALE_DOWN_UTILIZATION.to_string(), " %"),
+        ));
+        facts.push(("Scale-up delay".into(), or("scaleUpDelay", DEFAULT_SCALE_UP_DELAY.to_string(), "")));
+        facts.push((
+            "Scale-down delay".into(),
+            or("scaleDownDelay", DEFAULT_SCALE_DOWN_DELAY.to_string(), ""),
+        ));
     }
     Section::Facts("Size", facts)
 }
