@@ -59,7 +59,8 @@ enum What {
         connection: Connection,
     },
     /// Show how commands reach the server now, and where each value comes from
-    Connection {
+    #[command(name = "connection")]
+    Effective {
         /// yaml or json
         #[arg(short, long, default_value = "yaml", value_name = "FORMAT")]
         output: FormatArg,
@@ -97,7 +98,7 @@ pub(crate) fn run(tools: &Tools, config: Config) -> Outcome {
             file.write(&path)?;
             tools.screen.line(&format!("context {name} deleted"))
         }
-        What::Connection { output, connection } => {
+        What::Effective { output, connection } => {
             let document = effective(&connection.settings(&tools.environment)?);
             match &output.0 {
                 Format::Table | Format::Wide | Format::Name => tools.screen.data(&yaml::to_string(&document)),
