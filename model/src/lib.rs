@@ -23,6 +23,7 @@ pub mod quantity;
 pub mod rack;
 pub mod report;
 pub mod status;
+
 pub mod store;
 pub mod suggest;
 #[cfg(test)]
