@@ -4,12 +4,15 @@
 //! Nothing here does I/O, reads a clock or knows an adapter. Every other crate depends on this one.
 
 pub mod clock;
+pub mod k8s;
 pub mod known;
+pub mod quantity;
 pub mod store;
 pub mod time;
 
 pub use clock::Clock;
 pub use known::Known;
+pub use quantity::Quantity;
 pub use time::{Duration, Timestamp};
 
 /// API group of the custom resources, and prefix of every label and annotation that Muster writes.
