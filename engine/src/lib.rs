@@ -1,1 +1,3 @@
 //! The decision engine.
+
+pub mod solve;
