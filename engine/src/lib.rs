@@ -1,3 +1,7 @@
-//! The decision engine.
+//! Decides like kube-scheduler and plans machines: pure functions over one snapshot.
+//!
+//! No clock, no I/O, no randomness, no floats in decisions, no order that depends on a hash map.
 
+pub mod fit;
+pub mod plan;
 pub mod solve;

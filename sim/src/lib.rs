@@ -1,1 +1,3 @@
-//! Simulation.
+//! Conformance with the real scheduler.
+
+pub mod conformance;

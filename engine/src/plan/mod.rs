@@ -1,0 +1,9 @@
+//! The planner: from a snapshot to machines, placements and reasons.
+
+mod classes;
+mod hash;
+mod targets;
+mod terms;
+mod translate;
+
+pub use translate::{Input, Offer, Translated, translate};
