@@ -1,3 +1,4 @@
 //! Conformance with the real scheduler.
 
 pub mod conformance;
+pub mod scenario;

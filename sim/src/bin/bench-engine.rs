@@ -1,0 +1,34 @@
+//! Measures the planner. A stand-in for `muster bench engine`.
+#![allow(clippy::print_stdout, clippy::disallowed_methods)]
+use muster_engine::{plan, solve};
+use muster_sim::scenario;
+fn main() {
+    for path in std::env::args().skip(1) {
+        let bytes = std::fs::read(&path).unwrap();
+        let sc = scenario::read(&bytes).unwrap();
+        let mut best = [f64::MAX; 3];
+        let mut line = String::new();
+        for _ in 0..5 {
+            let t0 = std::time::Instant::now();
+            let world = sc.world().unwrap();
+            let input = world.input();
+            let t1 = std::time::Instant::now();
+            let mut keys = Vec::new();
+            let tr = plan::translate(&input, &mut keys);
+            let t2 = std::time::Instant::now();
+            let sol = solve::solve(&tr.problem);
+            let t3 = std::time::Instant::now();
+            for (b, d) in best.iter_mut().zip([t1 - t0, t2 - t1, t3 - t2]) {
+                *b = b.min(d.as_secs_f64() * 1e3);
+            }
+            let bad = solve::check(&tr.problem, &sol);
+            let lb = solve::crude_bound(&tr.problem);
+            line = format!(
+                "{:28} classes {:5} counters {:3} nodes {:5} cost {:10.4} ratio {:.4} left {} bad {} effort {}",
+                sc.name, tr.classes.len(), tr.problem.counters.len(), sol.machines.len(),
+                sol.cost(&tr.problem) as f64 / 1e6, sol.cost(&tr.problem) as f64 / lb as f64, sol.left(), bad, sol.effort
+            );
+        }
+        println!("{line} | expand {:.2} translate {:.2} solve {:.2} ms", best[0], best[1], best[2]);
+    }
+}
