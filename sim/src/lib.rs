@@ -2,3 +2,4 @@
 
 pub mod conformance;
 pub mod scenario;
+pub mod bench_engine;

@@ -112,12 +112,3 @@ fn lane_prices(problem: &Problem, catalog: &Catalog, demand: &[i128]) -> Vec<i64
 pub fn check(problem: &Problem, solution: &Solution) -> usize {
     finish::refused(problem, solution).len()
 }
-
-pub fn crude_bound(problem: &Problem) -> i64 {
-    let catalog = Catalog::new(problem);
-    let counts: Vec<u32> = problem.classes.iter().map(|class| class.count).collect();
-    let demand = demand(problem, &counts);
-    let prices = lane_prices(problem, &catalog, &demand);
-    let total: Vec<i64> = demand.iter().map(|&d| d as i64).collect();
-    prices::worth(&prices, &total)
-}

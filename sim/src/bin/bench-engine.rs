@@ -8,7 +8,7 @@ fn main() {
         let sc = scenario::read(&bytes).unwrap();
         let mut best = [f64::MAX; 3];
         let mut line = String::new();
-        for _ in 0..5 {
+        for _ in 0..3 {
             let t0 = std::time::Instant::now();
             let world = sc.world().unwrap();
             let input = world.input();
@@ -22,11 +22,11 @@ fn main() {
                 *b = b.min(d.as_secs_f64() * 1e3);
             }
             let bad = solve::check(&tr.problem, &sol);
-            let lb = solve::crude_bound(&tr.problem);
+            let lb = muster_sim::bench_engine::bound::lower_bound(&tr.problem, None);
             line = format!(
-                "{:28} classes {:5} counters {:3} nodes {:5} cost {:10.4} ratio {:.4} left {} bad {} effort {}",
+                "{:28} classes {:5} counters {:3} nodes {:5} cost {:10.4} lb {:.4} ratio {:.4} left {} bad {} effort {}",
                 sc.name, tr.classes.len(), tr.problem.counters.len(), sol.machines.len(),
-                sol.cost(&tr.problem) as f64 / 1e6, sol.cost(&tr.problem) as f64 / lb as f64, sol.left(), bad, sol.effort
+                sol.cost(&tr.problem) as f64 / 1e6, lb.cost / 1e6, sol.cost(&tr.problem) as f64 / lb.cost, sol.left(), bad, sol.effort
             );
         }
         println!("{line} | expand {:.2} translate {:.2} solve {:.2} ms", best[0], best[1], best[2]);
