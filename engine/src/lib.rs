@@ -4,4 +4,8 @@
 
 pub mod fit;
 pub mod plan;
+pub mod snapshot;
 pub mod solve;
+
+pub use plan::Plan;
+pub use snapshot::Snapshot;

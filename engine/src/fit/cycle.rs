@@ -35,7 +35,7 @@ pub struct Cycle<'w, 'a> {
     zone: Result<volume_zone::State<'a>, Rejection>,
     // Counted over the whole cluster, and only if a node gets that far.
     spread: OnceCell<spread::State<'a>>,
-    pod_affinity: OnceCell<pod_affinity::State<'a>>,
+    pod_affinity: OnceCell<pod_affinity::State<'w, 'a>>,
 }
 
 impl<'w, 'a> Cycle<'w, 'a> {

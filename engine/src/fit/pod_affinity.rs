@@ -1,10 +1,10 @@
 //! `InterPodAffinity`: nearness to and distance from other pods.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt};
 
 use muster_model::k8s::{Labels, Node, Pod, PodAffinityTerm, PodSpec};
 
-use super::{Rejection, World, selector};
+use super::{Rejection, World, selector, world::BoundClass};
 
 /// The affinity terms that must hold, all on the same pods.
 pub fn required(spec: &PodSpec) -> &[PodAffinityTerm] {
@@ -62,95 +62,91 @@ impl<'a> Resolved<'a> {
     }
 }
 
-/// A label of a node: the domain of a topology key.
-type Domain<'a> = (&'a str, &'a str);
+/// Bound pods that matter, and the topology key by which they do.
+struct Pull<'w, 'a> {
+    class: &'w BoundClass<'a>,
+    key: &'a str,
+}
 
-/// The domains in which a pod finds what it needs, or what keeps it away.
-#[derive(Debug)]
-pub(super) struct State<'a> {
+/// The bound pods from which a pod wants to be near or far, or that want to be far from it.
+pub(super) struct State<'w, 'a> {
+    world: &'w World<'a>,
     near: &'a [PodAffinityTerm],
-    far: &'a [PodAffinityTerm],
-    /// Domains with a pod that matches all terms of `near`.
-    attracting: BTreeSet<Domain<'a>>,
-    /// Domains with a pod that matches a term of `far`.
-    repelling: BTreeSet<Domain<'a>>,
-    /// Domains that a bound pod keeps free of pods like this one.
-    closed: BTreeSet<Domain<'a>>,
+    /// Pods that match all terms of `near`, once per key.
+    attracting: Vec<Pull<'w, 'a>>,
+    /// Pods that match a term of the pod's anti-affinity.
+    repelling: Vec<Pull<'w, 'a>>,
+    /// Pods with a term of anti-affinity that matches the pod.
+    repelled: Vec<Pull<'w, 'a>>,
     /// The pod matches its own terms, so it may be the first of its kind.
     attracts_itself: bool,
 }
 
-impl<'a> State<'a> {
-    pub(super) fn new(world: &World<'a>, pod: &'a Pod) -> Self {
-        let (near, far) = (required(&pod.spec), required_anti(&pod.spec));
+impl<'w, 'a> State<'w, 'a> {
+    pub(super) fn new(world: &'w World<'a>, pod: &'a Pod) -> Self {
+        let near = required(&pod.spec);
         let resolve = |terms: &'a [PodAffinityTerm]| -> Vec<Resolved<'a>> {
             terms.iter().map(|term| Resolved::new(world, pod, term)).collect()
         };
-        let (near_terms, far_terms) = (resolve(near), resolve(far));
+        let (near_terms, far_terms) = (resolve(near), resolve(required_anti(&pod.spec)));
         let matches_all = |namespace: &str, labels: &Labels| {
             !near_terms.is_empty() && near_terms.iter().all(|term| term.matches(namespace, labels))
         };
         let (namespace, labels) = (&*pod.metadata.namespace, &pod.metadata.labels);
         let own_namespace = world.namespace_labels(namespace);
 
-        let mut state = Self {
-            near,
-            far,
-            attracting: BTreeSet::new(),
-            repelling: BTreeSet::new(),
-            closed: BTreeSet::new(),
-            attracts_itself: matches_all(namespace, labels),
-        };
-        for class in world.classes() {
+        let (mut attracting, mut repelling, mut repelled) = (Vec::new(), Vec::new(), Vec::new());
+        for class in world.classes().iter().filter(|class| !class.on.is_empty()) {
             let key = class.key;
-            let mut open = |into: fn(&mut Self) -> &mut BTreeSet<Domain<'a>>, term: &'a PodAffinityTerm| {
-                let labels = class.on.keys().map(|node| &world.node(*node).node.metadata.labels);
-                let domains =
-                    labels.filter_map(|labels| Some((&*term.topology_key, labels.text(&term.topology_key)?)));
-                into(&mut state).extend(domains);
-            };
+            let pull = |term: &'a PodAffinityTerm| Pull { class, key: &term.topology_key };
             if matches_all(key.namespace, key.labels) {
-                near.iter().for_each(|term| open(|state| &mut state.attracting, term));
+                attracting.extend(near.iter().map(pull));
             }
-            for term in far_terms.iter().filter(|term| term.matches(key.namespace, key.labels)) {
-                open(|state| &mut state.repelling, term.term);
-            }
-            for term in key.repels {
-                if covers(term, key.namespace, namespace, own_namespace) && selects(term, labels) {
-                    open(|state| &mut state.closed, term);
-                }
-            }
+            let far = far_terms.iter().filter(|term| term.matches(key.namespace, key.labels));
+            repelling.extend(far.map(|resolved| pull(resolved.term)));
+            let closing = key.repels.iter().filter(|term| {
+                covers(term, key.namespace, namespace, own_namespace) && selects(term, labels)
+            });
+            repelled.extend(closing.map(pull));
         }
-        state
+        let attracts_itself = matches_all(namespace, labels);
+        Self { world, near, attracting, repelling, repelled, attracts_itself }
     }
 
     pub(super) fn check(&self, node: &Node) -> Result<(), Rejection> {
         if !self.is_near(node) {
             return Err(Rejection::unresolvable("node(s) didn't match pod affinity rules"));
         }
-        let repelled = self.far.iter().any(|term| self.repelling_at(term, node));
-        if repelled {
+        let shares = |pull: &Pull<'w, 'a>| {
+            let value = node.metadata.labels.text(pull.key);
+            value.is_some_and(|value| self.world.domains(pull.class, pull.key).contains_key(value))
+        };
+        if self.repelling.iter().any(shares) {
             return Err(Rejection::resolvable("node(s) didn't match pod anti-affinity rules"));
         }
-        let mut labels = node.metadata.labels.iter();
-        if !self.closed.is_empty() && labels.any(|(key, value)| self.closed.contains(&(key, value))) {
+        if self.repelled.iter().any(shares) {
             return Err(Rejection::resolvable("node(s) didn't satisfy existing pods anti-affinity rules"));
         }
         Ok(())
     }
 
+    /// A node needs every key, and under each key a matching pod in its domain, unless no matching pod sits
+    /// on a node with any of the keys and the pod would be its own match.
     fn is_near(&self, node: &Node) -> bool {
-        let labels = &node.metadata.labels;
         let mut all_found = true;
         for term in self.near {
-            let Some(value) = labels.text(&term.topology_key) else { return false };
-            all_found &= self.attracting.contains(&(&*term.topology_key, value));
+            let Some(value) = node.metadata.labels.text(&term.topology_key) else { return false };
+            let alike = self.attracting.iter().filter(|pull| *pull.key == *term.topology_key);
+            all_found &=
+                alike.into_iter().any(|pull| self.world.domains(pull.class, pull.key).contains_key(value));
         }
-        all_found || self.attracting.is_empty() && self.attracts_itself
+        let nowhere = || self.attracting.iter().all(|pull| self.world.domains(pull.class, pull.key).is_empty());
+        all_found || self.attracts_itself && nowhere()
     }
+}
 
-    fn repelling_at(&self, term: &PodAffinityTerm, node: &Node) -> bool {
-        let value = node.metadata.labels.text(&term.topology_key);
-        value.is_some_and(|value| self.repelling.contains(&(&*term.topology_key, value)))
+impl fmt::Debug for State<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").field("near", &self.near).finish_non_exhaustive()
     }
 }

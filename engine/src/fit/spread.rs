@@ -71,7 +71,8 @@ impl<'a> State<'a> {
         let has_all_keys = |node: &Node| {
             constraints.iter().all(|constraint| node.metadata.labels.contains(&constraint.topology_key))
         };
-        let candidates: Vec<usize> = (0..world.nodes().len())
+        let candidates: Vec<usize> = world
+            .present()
             .filter(|index| !constraints.is_empty() && has_all_keys(world.node(*index).node))
             .collect();
         Self(constraints.iter().map(|constraint| count(world, pod, constraint, &candidates)).collect())

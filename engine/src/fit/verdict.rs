@@ -34,7 +34,7 @@ pub struct Failure {
 pub fn judge<'a>(world: &World<'a>, pod: &'a Pod) -> Verdict {
     let cycle = Cycle::new(world, pod);
     let (mut fits, mut failures) = (Vec::new(), Vec::new());
-    for node in 0..world.nodes().len() {
+    for node in world.present() {
         let Some(first) = cycle.refusal(node) else {
             fits.push(node);
             continue;
@@ -43,7 +43,7 @@ pub fn judge<'a>(world: &World<'a>, pod: &'a Pod) -> Verdict {
         failures.push(Failure { node, first, all: Plugin::ORDER.into_iter().filter_map(alone).collect() });
     }
     let whole = cycle.whole();
-    let message = fits.is_empty().then(|| message(world.nodes().len(), &failures, whole.as_ref()));
+    let message = fits.is_empty().then(|| message(world.present().count(), &failures, whole.as_ref()));
     Verdict { request: cycle.request().clone(), fits, failures, whole, message }
 }
 

@@ -80,7 +80,7 @@ impl<'a> State<'a> {
             |claim: &PersistentVolumeClaim| claim.metadata.annotations.text(SELECTED_NODE).map(str::to_owned);
         let elsewhere =
             |claim: &&PersistentVolumeClaim| selected(claim).is_some_and(|name| name != node.name());
-        if self.waiting.iter().any(|claim| elsewhere(claim)) {
+        if self.waiting.iter().any(elsewhere) {
             return Ok(Some(NOT_FOUND));
         }
         let (mut provision, open): (Vec<_>, Vec<_>) =
@@ -196,8 +196,8 @@ fn mode(mode: Option<&str>) -> &str {
 
 fn is_for(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     volume.spec.claim_ref.as_ref().is_some_and(|reference| {
-        reference.name == claim.metadata.name
-            && reference.namespace == claim.metadata.namespace
+        *reference.name == *claim.metadata.name
+            && *reference.namespace == *claim.metadata.namespace
             && (reference.uid.is_empty() || reference.uid == claim.metadata.uid)
     })
 }
@@ -264,9 +264,9 @@ fn has_room(
     };
     let enough = |capacity: &&CsiStorageCapacity| {
         let limit = capacity.maximum_volume_size.or(capacity.capacity);
-        capacity.storage_class_name == class.metadata.name
+        *capacity.storage_class_name == *class.metadata.name
             && limit.is_some_and(|limit| limit.value() >= wanted.value())
             && selector::selects(capacity.node_topology.as_ref(), labels)
     };
-    storage.capacities.iter().any(|capacity| enough(capacity))
+    storage.capacities.iter().any(enough)
 }

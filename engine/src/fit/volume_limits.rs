@@ -84,5 +84,5 @@ fn attached<'a>(storage: &Storage<'a>, claim: &'a PersistentVolumeClaim) -> Opti
     }
     let class = storage.classes.get(storage::class_of_claim(claim))?;
     let handle = format!("+{}/{}", claim.metadata.namespace, claim.metadata.name);
-    (!class.provisioner.is_empty()).then(|| Attached { driver: &class.provisioner, handle })
+    (!class.provisioner.is_empty()).then_some(Attached { driver: &class.provisioner, handle })
 }

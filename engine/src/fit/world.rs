@@ -1,9 +1,12 @@
 //! The cluster as filters see it: nodes, what runs on them, namespaces and storage.
 //!
 //! Pods are counted by class (namespace, labels, anti-affinity), so that a term is matched once per class
-//! and not once per pod. Nothing else is cached.
+//! and not once per pod, and the domains of a class are counted once per topology key.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    cell::{Ref, RefCell},
+    collections::{BTreeMap, HashMap},
+};
 
 use muster_model::k8s::{Labels, Namespace, Node, Pod, PodAffinityTerm, VolumeSource};
 
@@ -22,6 +25,8 @@ pub struct NodeState<'a> {
     pub used: Amounts,
     pub ports: Vec<HostPort>,
     pub pods: Vec<&'a Pod>,
+    /// The node was taken out of the cluster. It keeps its index, and nothing else sees it.
+    pub gone: bool,
 }
 
 /// Everything that decides how a bound pod counts for the spread and affinity of others.
@@ -39,6 +44,44 @@ pub struct BoundClass<'a> {
     pub key: ClassKey<'a>,
     /// Number of pods by node index; never zero.
     pub on: BTreeMap<usize, u32>,
+    /// Number of pods by value of a topology key, for the keys that were asked for; never zero.
+    domains: RefCell<BTreeMap<Box<str>, Domains<'a>>>,
+}
+
+/// Number of pods by the value of a node label.
+type Domains<'a> = BTreeMap<&'a str, u32>;
+
+impl<'a> BoundClass<'a> {
+    fn new(key: ClassKey<'a>) -> Self {
+        Self { key, on: BTreeMap::new(), domains: RefCell::default() }
+    }
+
+    fn add(&mut self, node: usize, labels: &'a Labels) {
+        *self.on.entry(node).or_default() += 1;
+        for (key, counts) in self.domains.get_mut() {
+            if let Some(value) = labels.text(key) {
+                *counts.entry(value).or_default() += 1;
+            }
+        }
+    }
+
+    fn remove(&mut self, node: usize, labels: &'a Labels) {
+        take_one(&mut self.on, node);
+        for (key, counts) in self.domains.get_mut() {
+            if let Some(value) = labels.text(key) {
+                take_one(counts, value);
+            }
+        }
+    }
+}
+
+fn take_one<K: Ord>(counts: &mut BTreeMap<K, u32>, key: K) {
+    if let Some(count) = counts.get_mut(&key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&key);
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default)]
@@ -76,6 +119,7 @@ impl<'a> World<'a> {
             used: Amounts::default(),
             ports: Vec::new(),
             pods: Vec::new(),
+            gone: false,
         });
         self.by_name.entry(node.name()).or_insert(index);
         index
@@ -99,8 +143,9 @@ impl<'a> World<'a> {
         state.used.add(&requests::of_bound(pod));
         state.ports.extend(ports::of(&pod.spec));
         state.pods.push(pod);
+        let labels = &state.node.metadata.labels;
         let class = self.class(pod);
-        *self.classes[class].on.entry(node).or_default() += 1;
+        self.classes[class].add(node, labels);
         for claim in claims(pod) {
             *self.claims_in_use.entry(claim).or_default() += 1;
         }
@@ -118,20 +163,28 @@ impl<'a> World<'a> {
                 state.ports.remove(held);
             }
         }
+        let labels = &state.node.metadata.labels;
         let class = self.class(pod);
-        let on = &mut self.classes[class].on;
-        if let Some(count) = on.get_mut(&node) {
-            *count -= 1;
-            if *count == 0 {
-                on.remove(&node);
-            }
-        }
+        self.classes[class].remove(node, labels);
         for claim in claims(pod) {
             if let Some(count) = self.claims_in_use.get_mut(&claim) {
                 *count = count.saturating_sub(1);
             }
         }
         true
+    }
+
+    /// Takes the node and everything on it out of the cluster.
+    pub fn remove_node(&mut self, node: usize) {
+        for pod in self.nodes[node].pods.clone() {
+            self.unbind(&pod.metadata.namespace, &pod.metadata.name, node);
+        }
+        let state = &mut self.nodes[node];
+        state.gone = true;
+        let name = state.node.name();
+        if self.by_name.get(name) == Some(&node) {
+            self.by_name.remove(name);
+        }
     }
 
     fn class(&mut self, pod: &'a Pod) -> usize {
@@ -144,13 +197,19 @@ impl<'a> World<'a> {
         let next = self.classes.len();
         let class = *self.class_of.entry(key).or_insert(next);
         if class == next {
-            self.classes.push(BoundClass { key, on: BTreeMap::new() });
+            self.classes.push(BoundClass::new(key));
         }
         class
     }
 
+    /// All nodes by index, those that are gone included.
     pub fn nodes(&self) -> &[NodeState<'a>] {
         &self.nodes
+    }
+
+    /// Indexes of the nodes that are there.
+    pub fn present(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.nodes.len()).filter(|node| !self.nodes[*node].gone)
     }
 
     pub fn node(&self, index: usize) -> &NodeState<'a> {
@@ -163,6 +222,20 @@ impl<'a> World<'a> {
 
     pub fn classes(&self) -> &[BoundClass<'a>] {
         &self.classes
+    }
+
+    /// Where the pods of a class are, by the value of a node label; nodes without the label do not count.
+    pub fn domains<'w>(&'w self, class: &'w BoundClass<'a>, key: &str) -> Ref<'w, BTreeMap<&'a str, u32>> {
+        if !class.domains.borrow().contains_key(key) {
+            let mut counts = Domains::new();
+            for (node, number) in &class.on {
+                if let Some(value) = self.nodes[*node].node.metadata.labels.text(key) {
+                    *counts.entry(value).or_default() += number;
+                }
+            }
+            class.domains.borrow_mut().insert(key.into(), counts);
+        }
+        Ref::map(class.domains.borrow(), |domains| &domains[key])
     }
 
     pub fn namespaces(&self) -> impl Iterator<Item = (&'a str, &'a Labels)> + '_ {
@@ -184,7 +257,7 @@ impl<'a> World<'a> {
     }
 }
 
-fn claims<'a>(pod: &'a Pod) -> impl Iterator<Item = (&'a str, &'a str)> {
+fn claims(pod: &Pod) -> impl Iterator<Item = (&str, &str)> {
     pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
         VolumeSource::Claim { name, .. } => Some((&*pod.metadata.namespace, &**name)),
         _ => None,

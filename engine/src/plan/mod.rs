@@ -5,5 +5,7 @@ mod hash;
 mod targets;
 mod terms;
 mod translate;
+pub mod types;
 
 pub use translate::{Input, Offer, Translated, translate};
+pub use types::{NewNode, Placement, Plan, Removal, Source, Target};

@@ -1,5 +1,7 @@
 //! `metadata` and owner references.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Labels, List, read::nullable};
@@ -9,11 +11,12 @@ use crate::Timestamp;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ObjectMeta {
+    /// Shared, as plans and reports repeat it.
     #[serde(deserialize_with = "nullable")]
-    pub name: Box<str>,
+    pub name: Arc<str>,
     /// Empty for objects that live in no namespace.
     #[serde(deserialize_with = "nullable")]
-    pub namespace: Box<str>,
+    pub namespace: Arc<str>,
     #[serde(deserialize_with = "nullable")]
     pub uid: Box<str>,
     pub labels: Labels,

@@ -28,8 +28,8 @@ pub use list::List;
 pub use meta::{Annotations, ObjectMeta, OwnerReference};
 pub use node::{Node, NodeCondition, NodeInfo, NodeSpec, NodeStatus};
 pub use pod::{
-    Container, ContainerPort, ContainerRestartPolicy, Pod, PodResourceClaim, PodSpec, Protocol, Resources,
-    RestartRule, SchedulingGate, SchedulingGroup,
+    Container, ContainerPort, ContainerRestartPolicy, Pod, PodKey, PodResourceClaim, PodSpec, Protocol,
+    Resources, RestartRule, SchedulingGate, SchedulingGroup,
 };
 pub use policy::{
     IntOrPercent, Namespace, PdbSpec, PdbStatus, PodDisruptionBudget, PriorityClass, RuntimeClass,

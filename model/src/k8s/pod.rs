@@ -1,6 +1,6 @@
 //! Pods and their containers.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -23,18 +23,57 @@ pub struct Pod {
 }
 
 impl Pod {
-    /// `namespace/name`, by which a pod is known in plans and reports.
-    pub fn key(&self) -> String {
-        format!("{}/{}", self.metadata.namespace, self.metadata.name)
+    /// By which a pod is known in plans and reports. Costs no copy of the names.
+    pub fn key(&self) -> PodKey {
+        PodKey { namespace: self.metadata.namespace.clone(), name: self.metadata.name.clone() }
     }
 
     pub fn is_terminating(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }
 
+    /// Waits for a node: not bound, not gated, not going away.
+    pub fn is_pending(&self) -> bool {
+        self.spec.node_name.is_none()
+            && self.spec.scheduling_gates.is_empty()
+            && !self.is_finished()
+            && !self.is_terminating()
+    }
+
     /// Succeeded or failed: it holds nothing any more.
     pub fn is_finished(&self) -> bool {
         self.status.phase.is_finished()
+    }
+}
+
+/// Namespace and name of a pod, written `namespace/name`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PodKey {
+    pub namespace: Arc<str>,
+    pub name: Arc<str>,
+}
+
+impl fmt::Display for PodKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+impl From<PodKey> for String {
+    fn from(key: PodKey) -> Self {
+        key.to_string()
+    }
+}
+
+impl TryFrom<String> for PodKey {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        match text.split_once('/') {
+            Some((namespace, name)) => Ok(Self { namespace: namespace.into(), name: name.into() }),
+            None => Err(format!("{text:?} is not a pod; write it like namespace/name")),
+        }
     }
 }
 

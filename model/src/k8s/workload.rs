@@ -31,7 +31,7 @@ pub struct DaemonSetSpec {
     pub template: PodTemplate,
 }
 
-/// A ReplicaSet, or a ReplicationController: they share what is read here.
+/// A `ReplicaSet`, or a `ReplicationController`: they share what is read here.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ReplicaSet {

@@ -103,7 +103,9 @@ impl Fail {
         let mut fail = self.clone();
         fail.why.sort();
         let mut all = fail.all.take().unwrap_or_else(|| [(self.first.clone(), self.why.clone())].into());
-        all.values_mut().for_each(|reasons| reasons.sort());
+        for reasons in all.values_mut() {
+            reasons.sort();
+        }
         fail.all = Some(all);
         fail
     }
