@@ -41,6 +41,13 @@ pub(crate) struct Style {
     pub(crate) samples: usize,
 }
 
+impl Style {
+    /// What is tried beside the default.
+    pub(crate) fn others() -> impl Iterator<Item = Self> {
+        [8, 2, 16].into_iter().map(|seed_steps| Self { seed_steps, ..Self::default() })
+    }
+}
+
 impl Default for Style {
     fn default() -> Self {
         Self { seed_steps: 4, samples: 16 }

@@ -44,9 +44,10 @@ impl Catalog {
                 shapes.sort_by_key(key);
                 let signature = problem.shapes[shapes[0] as usize].signature;
                 let shapes = without_dominated(problem, shapes);
+                let first = &problem.shapes[shapes[0] as usize].takes;
                 let limited = |id: &u32| {
                     let shape = &problem.shapes[*id as usize];
-                    shape.supply != UNLIMITED || !shape.takes.is_empty()
+                    shape.supply != UNLIMITED || shape.takes != *first
                 };
                 let grows = |pair: &[u32]| {
                     let (small, large) = (&problem.shapes[pair[0] as usize], &problem.shapes[pair[1] as usize]);
@@ -65,7 +66,7 @@ impl Catalog {
         let holds = |id: u32| fits(load, &problem.shapes[id as usize].room);
         if family.monotone {
             let at = family.shapes.partition_point(|&id| !holds(id));
-            return family.shapes.get(at).copied();
+            return family.shapes.get(at).copied().filter(|&id| stock.available(problem, id, 1) > 0);
         }
         family.shapes.iter().copied().find(|&id| holds(id) && stock.available(problem, id, 1) > 0)
     }
@@ -102,14 +103,15 @@ fn column_classes(problem: &Problem) -> Vec<u32> {
 /// Leaves out shapes for which an unlimited one costs no more and offers no less.
 fn without_dominated(problem: &Problem, shapes: Vec<u32>) -> Vec<u32> {
     let mut kept: Vec<u32> = Vec::with_capacity(shapes.len());
-    let free = |id: u32| {
+    let free = |id: u32, like: &super::problem::Shape| {
         let shape = &problem.shapes[id as usize];
-        shape.supply == UNLIMITED && shape.takes.is_empty() && shape.marks.is_empty()
+        shape.supply == UNLIMITED && shape.takes == like.takes && shape.marks == like.marks
     };
     for id in shapes {
-        let room = &problem.shapes[id as usize].room;
+        let like = &problem.shapes[id as usize];
+        let room = &like.room;
         let covers = |&other: &u32| {
-            free(other) && problem.shapes[other as usize].room.iter().zip(room).all(|(o, r)| o >= r)
+            free(other, like) && problem.shapes[other as usize].room.iter().zip(room).all(|(o, r)| o >= r)
         };
         if !kept.iter().rev().take(64).any(covers) {
             kept.push(id);

@@ -5,6 +5,7 @@
 
 use super::{
     places::Lot,
+    prices::lane_worth,
     problem::{Problem, fits, times},
     rules::{HostCounts, Rules},
 };
@@ -305,10 +306,4 @@ impl<'a> Filler<'a> {
             self.pods_left -= u64::from(count);
         }
     }
-}
-
-/// Worth of an amount of one lane, in cost units.
-#[inline]
-fn lane_worth(price: i64, amount: i64) -> i64 {
-    i64::try_from((i128::from(price) * i128::from(amount)) >> super::prices::SCALE).unwrap_or(i64::MAX)
 }

@@ -13,6 +13,7 @@ mod places;
 mod prices;
 mod problem;
 mod rules;
+mod search;
 mod state;
 
 pub use problem::{
@@ -21,7 +22,6 @@ pub use problem::{
 };
 pub use state::Refusal;
 
-use build::{Builder, Style};
 use catalog::{Catalog, Stock};
 use finish::Draft;
 use rules::Rules;
@@ -47,26 +47,13 @@ pub fn solve(problem: &Problem) -> Solution {
         existing::place(&mut draft, &order);
         draft.state.empty_hosts_to_come = false;
     }
-    let demand = demand(problem, &draft.left);
-    let prices = lane_prices(problem, &catalog, &demand);
-    let places = places::assign(&draft.state, &rules, &catalog, &draft.stock, &draft.left, &prices);
-    let mut builder = Builder::new(
-        problem,
-        &rules,
-        &catalog,
-        draft.stock.clone(),
-        places.lots.clone(),
-        &prices,
-        Style::default(),
-    );
-    builder.run();
-    let effort = builder.filler.effort;
-    let Builder { stock, batches, .. } = builder;
+    let found = search::search(&draft, &rules, &catalog);
+    let search::Attempt { places, batches, stock, .. } = found.best;
     draft.stock = stock;
     draft.adopt(&rules, &places, &batches);
     draft.repair(&catalog, &order, true);
     let mut solution = draft.settle(&catalog);
-    solution.effort = effort;
+    solution.effort = found.effort;
     solution
 }
 
@@ -83,29 +70,6 @@ fn class_order(problem: &Problem) -> Vec<u32> {
 fn hosts_matter(problem: &Problem) -> bool {
     let by_host = |rule: &SpreadRule| problem.counters[rule.counter as usize].key.is_none();
     problem.classes.iter().any(|class| class.spreads.iter().any(by_host))
-}
-
-fn demand(problem: &Problem, left: &[u32]) -> Vec<i128> {
-    let mut sums = vec![0_i128; problem.lanes];
-    for (class, &count) in problem.classes.iter().zip(left) {
-        for (sum, &want) in sums.iter_mut().zip(&class.request) {
-            *sum += i128::from(want) * i128::from(count);
-        }
-    }
-    sums
-}
-
-fn lane_prices(problem: &Problem, catalog: &Catalog, demand: &[i128]) -> Vec<i64> {
-    let machines: Vec<(&[i64], i64)> = catalog
-        .families
-        .iter()
-        .flat_map(|family| &family.shapes)
-        .map(|&shape| {
-            let data = &problem.shapes[shape as usize];
-            (data.room.as_slice(), data.cost)
-        })
-        .collect();
-    prices::lane_prices(demand, &machines)
 }
 
 /// How many steps the exact rules refuse on replay.

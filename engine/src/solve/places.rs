@@ -5,7 +5,7 @@
 
 use super::{
     catalog::{Catalog, Stock},
-    prices::worth,
+    prices::{lane_worth, worth},
     problem::{NO_DOMAIN, Problem, fits, has_bit},
     rules::{Layer, Rules},
     state::State,
@@ -37,7 +37,8 @@ struct Placer<'a, 'p> {
     present: Vec<Vec<bool>>,
     /// Largest room and lowest cost per worth in each location, by class signature.
     usable: Vec<Vec<Option<Usable>>>,
-    load: Vec<i64>,
+    /// Worth of each lane put into each location.
+    load: Vec<Vec<i64>>,
     lots: Vec<Vec<Option<u32>>>,
     out: Places,
 }
@@ -66,7 +67,7 @@ pub(crate) fn assign(
         totals: (0..problem.counters.len()).map(|id| state.total(id as u32)).collect(),
         present: Vec::new(),
         usable: usable(problem, catalog, stock, prices),
-        load: vec![0; problem.locations.len()],
+        load: vec![vec![0; problem.lanes]; problem.locations.len()],
         lots: vec![Vec::new(); problem.classes.len()],
         out: Places::default(),
     };
@@ -157,7 +158,7 @@ impl Placer<'_, '_> {
     /// Places as many pods as locations accept; returns how many are left over.
     fn place(&mut self, class: u32, count: u32, prices: &[i64]) -> u32 {
         let wanted = &self.problem.classes[class as usize];
-        let value = worth(prices, &wanted.request).max(1);
+        let value: Vec<i64> = wanted.request.iter().zip(prices).map(|(&w, &p)| lane_worth(p, w)).collect();
         let open: Vec<(u32, i64)> = (0..self.problem.locations.len() as u32)
             .filter_map(|location| {
                 let usable = self.usable[wanted.signature as usize][location as usize].as_ref()?;
@@ -166,16 +167,19 @@ impl Placer<'_, '_> {
             })
             .collect();
         for done in 0..count {
-            let mut best: Option<((i64, i64, i64), u32)> = None;
+            let mut best: Option<((i64, i64, i128), u32)> = None;
             for &(location, level) in &open {
                 let liking = wanted.prefers.iter().find(|(at, _)| *at == location).map_or(0, |&(_, w)| w);
-                let key = (level, -liking, self.load[location as usize]);
+                // Least of what the pod wants, so that lanes stay in balance everywhere.
+                let load = &self.load[location as usize];
+                let crowd: i128 = load.iter().zip(&value).map(|(&l, &v)| i128::from(l) * i128::from(v.max(1))).sum();
+                let key = (level, -liking, crowd);
                 if best.is_none_or(|(top, _)| key < top) && self.accepts(class, location) {
                     best = Some((key, location));
                 }
             }
             let Some((_, location)) = best else { return count - done };
-            self.bind(class, location, value);
+            self.bind(class, location, &value);
         }
         0
     }
@@ -225,7 +229,7 @@ impl Placer<'_, '_> {
         if domains == 0 || domains < min_domains { 0 } else { i64::from(lowest) }
     }
 
-    fn bind(&mut self, class: u32, location: u32, value: i64) {
+    fn bind(&mut self, class: u32, location: u32, value: &[i64]) {
         let wanted = &self.problem.classes[class as usize];
         for &id in &wanted.raises {
             let Some(key) = self.problem.counters[id as usize].key else { continue };
@@ -235,7 +239,9 @@ impl Placer<'_, '_> {
                 self.totals[id as usize] += 1;
             }
         }
-        self.load[location as usize] += value;
+        for (sum, value) in self.load[location as usize].iter_mut().zip(value) {
+            *sum += value;
+        }
         let lots = &mut self.lots[class as usize];
         if lots.is_empty() {
             lots.resize(self.problem.locations.len(), None);

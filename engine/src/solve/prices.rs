@@ -72,3 +72,28 @@ pub(crate) fn worth(prices: &[i64], load: &[i64]) -> i64 {
     }
     i64::try_from(sum >> SCALE).unwrap_or(i64::MAX)
 }
+
+/// Worth of an amount of one lane, in cost units.
+#[inline]
+pub(crate) fn lane_worth(price: i64, amount: i64) -> i64 {
+    i64::try_from((i128::from(price) * i128::from(amount)) >> SCALE).unwrap_or(i64::MAX)
+}
+
+/// The same prices with one lane dearer or cheaper, scaled so that no machine is worth more than its cost.
+pub(crate) fn tilted(prices: &[i64], lane: usize, percent: i64, machines: &[(&[i64], i64)]) -> Vec<i64> {
+    let mut tilted = prices.to_vec();
+    tilted[lane] = i64::try_from(i128::from(tilted[lane]) * i128::from(percent) / 100).unwrap_or(i64::MAX);
+    let mut most: Option<(i64, i64)> = None;
+    for (room, cost) in machines {
+        let value = worth(&tilted, room);
+        if most.is_none_or(|(v, c)| i128::from(value) * i128::from(c) > i128::from(v) * i128::from(*cost)) {
+            most = Some((value, *cost));
+        }
+    }
+    if let Some((value, cost)) = most.filter(|(value, _)| *value > 0) {
+        for price in &mut tilted {
+            *price = i64::try_from(i128::from(*price) * i128::from(cost) / i128::from(value)).unwrap_or(i64::MAX);
+        }
+    }
+    tilted
+}

@@ -23,6 +23,16 @@ fn main() {
             }
             let bad = solve::check(&tr.problem, &sol);
             let lb = muster_sim::bench_engine::bound::lower_bound(&tr.problem, None);
+            if std::env::var("DUMP").is_ok() && line.is_empty() {
+                let p = &tr.problem;
+                let mut load = vec![vec![0i64; p.lanes]; sol.machines.len()];
+                let mut pods = vec![0u32; sol.machines.len()];
+                for st in &sol.steps { if let solve::Target::Machine(m) = st.target { for l in 0..p.lanes { load[m as usize][l] += p.classes[st.class as usize].request[l] * i64::from(st.count); } pods[m as usize] += st.count; } }
+                let mut agg: std::collections::BTreeMap<u32, (u32, Vec<i64>, u32)> = Default::default();
+                for (m, &s) in sol.machines.iter().enumerate() { let e = agg.entry(s).or_insert((0, vec![0; p.lanes], 0)); e.0 += 1; e.2 += pods[m]; for l in 0..p.lanes { e.1[l] += load[m][l]; } }
+                println!("lanes {:?}", tr.lanes);
+                for (s, (n, l, pods)) in agg { let sh = &p.shapes[s as usize]; println!("{} x {} {} cost {} pods {} util {:?}", n, world.offers[s as usize].template, world.offers[s as usize].zone, sh.cost, pods, (0..p.lanes).map(|d| l[d] * 1000 / (sh.room[d].max(1) * i64::from(n))).collect::<Vec<_>>()); }
+            }
             line = format!(
                 "{:28} classes {:5} counters {:3} nodes {:5} cost {:10.4} lb {:.4} ratio {:.4} left {} bad {} effort {}",
                 sc.name, tr.classes.len(), tr.problem.counters.len(), sol.machines.len(),
