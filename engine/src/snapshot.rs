@@ -11,7 +11,7 @@ use muster_model::{
     k8s::{
         CsiDriver, CsiNode, CsiNodeSpec, CsiStorageCapacity, DaemonSet, Job, Namespace, Node,
         PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget, PodKey, PriorityClass, ReplicaSet,
-        ResourceList, RuntimeClass, StatefulSet, StorageClass,
+        ResourceList, RuntimeClass, StatefulSet, StorageClass, VolumeAttachment,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -51,6 +51,7 @@ pub struct Cluster {
     pub csi_nodes: Vec<CsiNode>,
     pub csi_drivers: Vec<CsiDriver>,
     pub storage_capacities: Vec<CsiStorageCapacity>,
+    pub volume_attachments: Vec<VolumeAttachment>,
     pub budgets: Vec<PodDisruptionBudget>,
     pub daemon_sets: Vec<DaemonSet>,
     pub replica_sets: Vec<ReplicaSet>,

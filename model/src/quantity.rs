@@ -97,6 +97,13 @@ impl Quantity {
         capped(round_away(self.nanos, NANOS_PER_MILLI))
     }
 
+    /// The same amount in whole thousandths, rounded away from zero, as it is stored in objects.
+    #[must_use]
+    pub fn rounded_to_milli(self) -> Self {
+        let milli = round_away(self.nanos, NANOS_PER_MILLI);
+        Self { nanos: milli.saturating_mul(NANOS_PER_MILLI), ..self }
+    }
+
     #[must_use]
     pub fn saturating_mul(self, factor: i64) -> Self {
         Self { nanos: self.nanos.saturating_mul(i128::from(factor)), ..self }
@@ -408,5 +415,63 @@ impl de::Visitor<'_> for QuantityVisitor {
 
     fn visit_unit<E: de::Error>(self) -> Result<Quantity, E> {
         Ok(Quantity::ZERO)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, value: i64, milli: i64, printed: &str) {
+        let read: Quantity = text.parse().unwrap();
+        assert_eq!(
+            (read.value(), read.milli(), read.to_string().as_str()),
+            (value, milli, printed),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn quantities_are_exact_and_print_in_canonical_form() {
+        // text => whole units, thousandths (both away from zero), canonical form
+        check("0", 0, 0, "0");
+        check("1.5Gi", 1_610_612_736, 1_610_612_736_000, "1536Mi");
+        check("0.1Ki", 103, 102_400, "102400m");
+        check("1.0001Ki", 1025, 1_024_103, "1024102400u");
+        check("0.5Ki", 512, 512_000, "512");
+        check("1024Ki", 1 << 20, 1_048_576_000, "1Mi");
+        check("1000m", 1, 1000, "1");
+        check("1001m", 2, 1001, "1001m");
+        check("1n", 1, 1, "1n");
+        check("0.0000000001", 1, 1, "1n");
+        check("-1.5", -2, -1500, "-1500m");
+        check("1e3", 1000, 1_000_000, "1e3");
+        check("1500e0", 1500, 1_500_000, "1500");
+        check("m", 0, 0, "0");
+        check("-", 0, 0, "0");
+        check("1000E", i64::MAX, i64::MAX, "1000E");
+        check("16Ei", i64::MAX, i64::MAX, "9223372036854775807");
+    }
+
+    #[test]
+    fn sums_keep_the_form_of_the_first_amount() {
+        let sum =
+            |texts: &[&str]| texts.iter().map(|text| text.parse::<Quantity>().unwrap()).sum::<Quantity>();
+        assert_eq!(sum(&["512Mi", "512Mi"]).to_string(), "1Gi");
+        assert_eq!(sum(&["100m", "0.9"]).to_string(), "1");
+        assert_eq!(sum(&["1Ki", "1m"]).to_string(), "1024001m");
+        assert_eq!(sum(&["1n", "1n"]).milli(), 1); // rounding happens once, after adding
+    }
+
+    #[test]
+    fn numbers_and_text_are_read_and_text_is_written() {
+        let read: Vec<Quantity> =
+            serde_json::from_str(r#"["1Ki", 3, 0.5, -2, null, 18446744073709551615]"#).unwrap();
+        let printed: Vec<String> = read.iter().map(ToString::to_string).collect();
+        assert_eq!(printed, ["1Ki", "3", "500m", "-2", "0", "18446744073709551615"]);
+        assert_eq!(serde_json::to_string(&read[0]).unwrap(), r#""1Ki""#);
+        let error = serde_json::from_str::<Quantity>(r#""1GB""#).unwrap_err().to_string();
+        assert!(error.contains("1GB"), "{error}");
     }
 }

@@ -140,7 +140,8 @@ impl<'w, 'a> State<'w, 'a> {
             all_found &=
                 alike.into_iter().any(|pull| self.world.domains(pull.class, pull.key).contains_key(value));
         }
-        let nowhere = || self.attracting.iter().all(|pull| self.world.domains(pull.class, pull.key).is_empty());
+        let nowhere =
+            || self.attracting.iter().all(|pull| self.world.domains(pull.class, pull.key).is_empty());
         all_found || self.attracts_itself && nowhere()
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use muster_model::k8s::{
     CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass,
-    VolumeSource,
+    VolumeAttachment, VolumeSource,
 };
 
 use super::Rejection;
@@ -24,6 +24,8 @@ pub struct Storage<'a> {
     pub csi_nodes: BTreeMap<&'a str, &'a CsiNode>,
     pub csi_drivers: BTreeMap<&'a str, &'a CsiDriver>,
     pub capacities: Vec<&'a CsiStorageCapacity>,
+    /// By the name of their node.
+    pub attachments: BTreeMap<&'a str, Vec<&'a VolumeAttachment>>,
 }
 
 impl<'a> Storage<'a> {
@@ -55,6 +57,13 @@ impl<'a> Storage<'a> {
 
     pub fn with_capacities(mut self, capacities: impl IntoIterator<Item = &'a CsiStorageCapacity>) -> Self {
         self.capacities.extend(capacities);
+        self
+    }
+
+    pub fn with_attachments(mut self, attachments: impl IntoIterator<Item = &'a VolumeAttachment>) -> Self {
+        for attachment in attachments {
+            self.attachments.entry(&attachment.spec.node_name).or_default().push(attachment);
+        }
         self
     }
 

@@ -1,6 +1,6 @@
 //! `NodeVolumeLimits`: how many volumes of a driver a node can attach.
 //!
-//! Disks of the old in-tree plugins and volume attachments without a pod are not counted.
+//! Disks of the old in-tree plugins are not counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,8 +33,10 @@ pub(super) fn check(storage: &Storage<'_>, pod: &Pod, node: &Node, bound: &[&Pod
     if new.is_empty() || limits.is_empty() {
         return Ok(());
     }
-    let held: BTreeSet<Attached<'_>> = bound.iter().flat_map(|pod| in_use(storage, pod)).collect();
+    let mut held: BTreeSet<Attached<'_>> = bound.iter().flat_map(|pod| in_use(storage, pod)).collect();
     new.retain(|volume| !held.contains(volume));
+    // What is attached without a pod takes room too, even from a pod that wants this very volume.
+    held.extend(attachments(storage, node));
     let exceeded = limits.iter().any(|(driver, limit)| {
         let of_driver =
             |set: &BTreeSet<Attached<'_>>| set.iter().filter(|volume| volume.driver == *driver).count();
@@ -72,6 +74,17 @@ fn in_use<'a>(storage: &Storage<'a>, pod: &Pod) -> Vec<Attached<'a>> {
     claims
         .filter_map(|used| attached(storage, storage.claim(&pod.metadata.namespace, &used.name).ok()?))
         .collect()
+}
+
+/// Volumes that are attached to the node, whether or not a pod there uses them.
+fn attachments<'a>(storage: &Storage<'a>, node: &Node) -> impl Iterator<Item = Attached<'a>> {
+    let attached = storage.attachments.get(node.name()).map(Vec::as_slice).unwrap_or_default();
+    let named = attached.iter().filter(|attachment| !attachment.spec.attacher.is_empty());
+    named.filter_map(|attachment| {
+        let volume = attachment.spec.source.persistent_volume_name.as_deref()?;
+        let csi = storage.volumes.get(volume)?.spec.csi.as_ref()?;
+        Some(Attached { driver: &attachment.spec.attacher, handle: format!("={}", csi.volume_handle) })
+    })
 }
 
 /// The driver and volume behind a claim; for one that is not bound yet, a volume of its class to come.

@@ -41,8 +41,8 @@ pub use status::{ContainerStatus, PodCondition, PodPhase, PodStatus};
 pub use storage::{
     ClaimPhase, ClaimRef, CsiAllocatable, CsiDriver, CsiDriverSpec, CsiNode, CsiNodeDriver, CsiNodeSpec,
     CsiStorageCapacity, CsiVolume, PersistentVolume, PersistentVolumeClaim, PvSpec, PvStatus, PvcSpec,
-    PvcStatus, StorageClass, TopologyRequirement, TopologyTerm, VolumeBindingMode, VolumeNodeAffinity,
-    VolumePhase,
+    PvcStatus, StorageClass, TopologyRequirement, TopologyTerm, VolumeAttachment, VolumeAttachmentSource,
+    VolumeAttachmentSpec, VolumeBindingMode, VolumeNodeAffinity, VolumePhase,
 };
 pub use table::{Labels, ResourceList, Table};
 pub use taint::{Effect, Taint, Toleration, TolerationOperator};

@@ -194,6 +194,35 @@ pub struct CsiAllocatable {
     pub count: Option<i32>,
 }
 
+/// A volume that is attached to a node, or on its way there.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct VolumeAttachment {
+    #[serde(deserialize_with = "nullable")]
+    pub metadata: ObjectMeta,
+    #[serde(deserialize_with = "nullable")]
+    pub spec: VolumeAttachmentSpec,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VolumeAttachmentSpec {
+    /// The driver.
+    #[serde(deserialize_with = "nullable")]
+    pub attacher: Box<str>,
+    #[serde(deserialize_with = "nullable")]
+    pub node_name: Box<str>,
+    #[serde(deserialize_with = "nullable")]
+    pub source: VolumeAttachmentSource,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VolumeAttachmentSource {
+    #[serde(deserialize_with = "non_empty")]
+    pub persistent_volume_name: Option<Box<str>>,
+}
+
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CsiDriver {

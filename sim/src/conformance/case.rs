@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use muster_engine::fit::{Storage, World};
 use muster_model::k8s::{
     CsiDriver, CsiNode, CsiStorageCapacity, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod,
-    StorageClass,
+    StorageClass, VolumeAttachment,
 };
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +35,8 @@ pub struct Case {
     #[serde(default)]
     pub csi_storage_capacities: Vec<CsiStorageCapacity>,
     #[serde(default)]
+    pub volume_attachments: Vec<VolumeAttachment>,
+    #[serde(default)]
     pub pending: Vec<Pod>,
     /// `[pending index, node index]`, in order.
     #[serde(default)]
@@ -53,7 +55,8 @@ impl Case {
             .with_classes(&self.storage_classes)
             .with_csi_nodes(&self.csi_nodes)
             .with_csi_drivers(&self.csi_drivers)
-            .with_capacities(&self.csi_storage_capacities);
+            .with_capacities(&self.csi_storage_capacities)
+            .with_attachments(&self.volume_attachments);
         let mut world = World::new(&self.nodes, &self.namespaces, storage);
         world.bind_running(&self.pods);
         world
