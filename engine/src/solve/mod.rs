@@ -76,3 +76,39 @@ fn hosts_matter(problem: &Problem) -> bool {
 pub fn check(problem: &Problem, solution: &Solution) -> usize {
     finish::refused(problem, solution).len()
 }
+
+/// The state after a solution was carried out.
+#[derive(Debug)]
+pub struct End<'a>(State<'a>);
+
+/// Carries a solution out, to ask about what is left.
+pub fn judge_end<'a>(problem: &'a Problem, solution: &Solution) -> End<'a> {
+    let mut state = State::new(problem);
+    for &shape in &solution.machines {
+        let data = &problem.shapes[shape as usize];
+        state.add_target(data.signature, data.location, &data.room, &data.marks);
+    }
+    for step in &solution.steps {
+        let target = match step.target {
+            Target::Node(at) => at as usize,
+            Target::Machine(at) => problem.nodes.len() + at as usize,
+        };
+        state.place(step.class, target, step.count);
+    }
+    End(state)
+}
+
+impl End<'_> {
+    /// Tells for the first `nodes` targets why they refuse one more pod of the class.
+    pub fn tally(&self, class: u32, nodes: usize, mut tell: impl FnMut(Refusal, u32)) {
+        let mut counts: std::collections::BTreeMap<Refusal, u32> = std::collections::BTreeMap::new();
+        for target in 0..nodes.min(self.0.targets()) {
+            if let Err(refusal) = self.0.judge(class, target) {
+                *counts.entry(refusal).or_default() += 1;
+            }
+        }
+        for (refusal, count) in counts {
+            tell(refusal, count);
+        }
+    }
+}
