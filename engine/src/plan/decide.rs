@@ -50,14 +50,13 @@ pub fn scale_up_with(snapshot: &Snapshot, explain: Explain) -> Decision {
         let input = scene.input(&pending, snapshot, &ways);
         let translated = translate(&input, &mut keys);
         let solution = solve::solve(&translated.problem);
-        let draft = Draft { snapshot, ways: &ways, scene: &scene, pending: &pending, translated: &translated };
+        let draft =
+            Draft { snapshot, ways: &ways, scene: &scene, pending: &pending, translated: &translated };
         let plan = draft.plan(&solution, &left_out);
         let torn = torn_groups(snapshot, &plan, &left_out);
         if torn.is_empty() {
             let report = match explain {
-                Explain::Yes => {
-                    explain::report(snapshot, &ways, &translated, &solution, &pending, scene.real_nodes)
-                }
+                Explain::Yes => explain::report(snapshot, &ways, &translated, &solution, &pending),
                 Explain::No => Report::default(),
             };
             return Decision { plan, report };
@@ -250,7 +249,8 @@ impl<'a> Scene<'a> {
 /// Nothing new goes to a node that is being removed.
 fn cordoned(node: &Node) -> Node {
     let mut copy = node.clone();
-    copy.status.allocatable = copy.status.allocatable.iter().filter(|(name, _)| *name != "pods").map(|(n, a)| (n, *a)).collect();
+    copy.status.allocatable =
+        copy.status.allocatable.iter().filter(|(name, _)| *name != "pods").map(|(n, a)| (n, *a)).collect();
     copy
 }
 

@@ -71,7 +71,11 @@ fn reads_hostname(spec: &PodSpec) -> bool {
     let required = node_affinity::required(spec);
     selector
         || required.is_some_and(|required| {
-            required.node_selector_terms.iter().flat_map(|term| &term.match_expressions).any(|r| &*r.key == HOSTNAME)
+            required
+                .node_selector_terms
+                .iter()
+                .flat_map(|term| &term.match_expressions)
+                .any(|r| &*r.key == HOSTNAME)
         })
 }
 
@@ -82,7 +86,8 @@ impl<'a> Signatures<'a> {
         let mut signatures = Self::default();
         let mut known: BTreeMap<NodeView<'_>, u32> = BTreeMap::new();
         for node in targets {
-            let mut labels: Vec<Option<&str>> = keys.iter().map(|key| node.metadata.labels.text(key)).collect();
+            let mut labels: Vec<Option<&str>> =
+                keys.iter().map(|key| node.metadata.labels.text(key)).collect();
             labels.push(if hosts { node.metadata.labels.text(HOSTNAME) } else { None });
             labels.push(node.metadata.labels.contains(HOSTNAME).then_some(""));
             let view = NodeView {
@@ -121,7 +126,11 @@ impl<'a> Signatures<'a> {
     }
 
     /// Target signatures whose nodes count as domains of a constraint.
-    pub(crate) fn eligible(&self, pod: &Pod, constraint: &muster_model::k8s::SpreadConstraint) -> Option<Vec<u64>> {
+    pub(crate) fn eligible(
+        &self,
+        pod: &Pod,
+        constraint: &muster_model::k8s::SpreadConstraint,
+    ) -> Option<Vec<u64>> {
         let mut bits = vec![0_u64; self.nodes.len().div_ceil(64)];
         let mut all = true;
         for (at, node) in self.nodes.iter().enumerate() {

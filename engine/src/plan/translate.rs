@@ -280,7 +280,9 @@ fn shapes(
 /// Weights of preferred node affinity by location.
 fn prefers(pod: &Pod, targets: &[&Node], locations: &Locations) -> Vec<(u32, i64)> {
     let affinity = pod.spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
-    let Some(affinity) = affinity.filter(|affinity| !affinity.preferred.is_empty()) else { return Vec::new() };
+    let Some(affinity) = affinity.filter(|affinity| !affinity.preferred.is_empty()) else {
+        return Vec::new();
+    };
     let mut best: BTreeMap<u32, i64> = BTreeMap::new();
     for (node, &location) in targets.iter().zip(&locations.of_target) {
         let score: i64 = affinity

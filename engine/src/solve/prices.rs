@@ -92,7 +92,8 @@ pub(crate) fn tilted(prices: &[i64], lane: usize, percent: i64, machines: &[(&[i
     }
     if let Some((value, cost)) = most.filter(|(value, _)| *value > 0) {
         for price in &mut tilted {
-            *price = i64::try_from(i128::from(*price) * i128::from(cost) / i128::from(value)).unwrap_or(i64::MAX);
+            *price =
+                i64::try_from(i128::from(*price) * i128::from(cost) / i128::from(value)).unwrap_or(i64::MAX);
         }
     }
     tilted

@@ -49,7 +49,8 @@ fn forced_machines(problem: &Problem) -> u64 {
         if counter.key.is_some() {
             continue;
         }
-        let repelled = |class: &&muster_engine::solve::Class| class.forbids.contains(&id) && class.raises.contains(&id);
+        let repelled =
+            |class: &&muster_engine::solve::Class| class.forbids.contains(&id) && class.raises.contains(&id);
         let pods: u64 = problem.classes.iter().filter(repelled).map(|class| u64::from(class.count)).sum();
         largest = largest.max(pods);
     }
@@ -61,7 +62,8 @@ fn volume_machines(problem: &Problem) -> u64 {
     let mut most = 0;
     for lane in 0..problem.lanes {
         let room = problem.shapes.iter().map(|shape| shape.room[lane]).max().unwrap_or(0).max(0);
-        let wanted: i128 = problem.classes.iter().map(|c| i128::from(c.request[lane]) * i128::from(c.count)).sum();
+        let wanted: i128 =
+            problem.classes.iter().map(|c| i128::from(c.request[lane]) * i128::from(c.count)).sum();
         if room > 0 {
             let machines = (wanted + i128::from(room) - 1) / i128::from(room);
             most = most.max(u64::try_from(machines).unwrap_or(u64::MAX));
@@ -107,7 +109,8 @@ fn groups(problem: &Problem) -> Vec<Group> {
     for class in &problem.classes {
         let alone = |id: &&u32| problem.counters[**id as usize].key.is_none() && class.raises.contains(id);
         let repelled: Vec<u32> = class.forbids.iter().filter(alone).copied().collect();
-        *merged.entry((class.request.clone(), class.signature, repelled)).or_default() += f64::from(class.count);
+        *merged.entry((class.request.clone(), class.signature, repelled)).or_default() +=
+            f64::from(class.count);
     }
     merged
         .into_iter()
@@ -226,9 +229,8 @@ fn minimise(costs: &[f64], mut rows: Vec<Vec<f64>>, mut right: Vec<f64>) -> Opti
         for (at, &entry) in rows[leave].iter().enumerate() {
             if entry < -ZERO {
                 let ratio = reduced[at] / -entry;
-                let better = enter.is_none_or(|(top, size, _)| {
-                    ratio < top - ZERO || (ratio < top + ZERO && -entry > size)
-                });
+                let better = enter
+                    .is_none_or(|(top, size, _)| ratio < top - ZERO || (ratio < top + ZERO && -entry > size));
                 if better {
                     enter = Some((ratio, -entry, at));
                 }
