@@ -8,6 +8,7 @@ pub mod fit;
 pub mod lifecycle;
 pub mod plan;
 pub mod snapshot;
+pub mod solve;
 pub mod template;
 
 pub use audit::audit;
