@@ -5,6 +5,7 @@
 
 pub mod clock;
 pub mod known;
+pub mod power;
 pub mod store;
 pub mod time;
 

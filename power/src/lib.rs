@@ -1,0 +1,12 @@
+//! The drivers behind [`muster_model::power::Power`].
+//!
+//! [`redfish`], [`ipmi`], [`wol`], [`agent`], [`webhook`] and [`dry_run`] each reach machines in one way;
+//! [`ladder`] tries several of them in order. [`address`] decides what may be called at all, and [`tls`] whom
+//! to trust. Nothing here keeps time of its own, reads the environment or starts a program.
+
+pub mod address;
+mod http;
+pub mod redfish;
+pub mod tls;
+
+pub use http::Limits;

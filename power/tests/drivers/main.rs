@@ -1,0 +1,4 @@
+//! Drivers against machines: our emulators and peers that others wrote. One binary, so that it links once.
+
+mod redfish;
+mod support;
