@@ -6,7 +6,9 @@
 
 pub mod address;
 mod http;
+pub mod ipmi;
 pub mod redfish;
+mod slots;
 pub mod tls;
 
 pub use http::Limits;

@@ -15,12 +15,7 @@ mod reset;
 mod sensors;
 mod system;
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    fmt,
-    net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use async_trait::async_trait;
 use muster_model::{
@@ -34,6 +29,7 @@ use muster_model::{
 use crate::{
     address::{AddressRules, Approved, Path, Scheme},
     http::{Limits, Wire},
+    slots::{Refused, Slots},
 };
 use conversation::Conversation;
 pub use ledger::{Ledger, MemoryLedger};
@@ -55,18 +51,14 @@ pub struct Redfish(Arc<Inner>);
 
 struct Inner {
     setup: Setup,
-    slots: Mutex<HashMap<SocketAddr, Arc<Slot>>>,
+    slots: Slots<Memory>,
 }
 
 /// What is remembered about one BMC between calls.
 #[derive(Debug, Default)]
-struct Slot(tokio::sync::Mutex<Memory>);
-
-#[derive(Debug, Default)]
 struct Memory {
     session: Option<Session>,
-    /// The credential (name and version) that was refused. It is not tried again.
-    refused: Option<(String, String)>,
+    refused: Option<Refused>,
     /// What the service root said, once it was read.
     root: Option<Root>,
     /// Until when (monotonic) no session is tried, because the BMC had no room for one.
@@ -116,14 +108,13 @@ enum Done {
 
 impl fmt::Debug for Redfish {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let slots = self.0.slots.lock().unwrap_or_else(PoisonError::into_inner).len();
-        f.debug_struct("Redfish").field("bmcs", &slots).finish_non_exhaustive()
+        f.debug_struct("Redfish").field("bmcs", &self.0.slots.all().len()).finish_non_exhaustive()
     }
 }
 
 impl Redfish {
     pub fn new(setup: Setup) -> Self {
-        Self(Arc::new(Inner { setup, slots: Mutex::default() }))
+        Self(Arc::new(Inner { setup, slots: Slots::default() }))
     }
 
     async fn run(&self, bmc: &Bmc, job: Job) -> Result<Done, PowerError> {
@@ -162,9 +153,10 @@ impl Inner {
             .await
             .map_err(|error| Fault::NoCredential { why: error.to_string() })?;
 
-        let slot = self.slot(approved.socket);
-        let mut memory = slot.0.lock().await;
-        if memory.refused.as_ref().is_some_and(|(n, v)| n == name && *v == credential.version) {
+        let slot = self.slots.slot(approved.socket);
+        let mut memory = slot.lock().await;
+        let account = Refused { credential: name.to_owned(), version: credential.version.clone() };
+        if memory.refused.as_ref() == Some(&account) {
             return Err(Fault::Denied { credential: name.to_owned() });
         }
         let mut talk = Conversation {
@@ -190,11 +182,6 @@ impl Inner {
             Job::Identify => talk.identify(&path).await.map(Box::new).map(Done::Identity),
         }
     }
-
-    fn slot(&self, socket: SocketAddr) -> Arc<Slot> {
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(slots.entry(socket).or_default())
-    }
 }
 
 fn warnings(approved: &Approved, trust: &Trust) -> Vec<Warning> {
@@ -208,16 +195,10 @@ fn warnings(approved: &Approved, trust: &Trust) -> Vec<Warning> {
 impl Drop for Inner {
     /// Ends what [`Power::close`] did not: the last owner may be a task whose caller went away.
     fn drop(&mut self) {
-        let slots = std::mem::take(self.slots.get_mut().unwrap_or_else(PoisonError::into_inner));
-        let sessions: Vec<_> = slots
-            .into_values()
-            .filter_map(|slot| Arc::into_inner(slot))
-            .filter_map(|slot| slot.0.into_inner().session)
-            .collect();
         let (setup, Ok(runtime)) = (self.setup.clone(), tokio::runtime::Handle::try_current()) else {
             return;
         };
-        for session in sessions {
+        for session in self.slots.take_idle().into_iter().filter_map(|memory| memory.session) {
             let setup = setup.clone();
             runtime.spawn(async move { conversation::log_out(&setup, session).await });
         }
@@ -277,10 +258,8 @@ impl Power for Redfish {
     }
 
     async fn close(&self) {
-        let slots: Vec<_> =
-            self.0.slots.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
-        let ends = slots.into_iter().map(|slot| async move {
-            let session = slot.0.lock().await.session.take();
+        let ends = self.0.slots.all().into_iter().map(|slot| async move {
+            let session = slot.lock().await.session.take();
             if let Some(session) = session {
                 conversation::log_out(&self.0.setup, session).await;
             }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # ipmi_sim.sh DIR PORT : runs OpenIPMI's simulator on 127.0.0.1:PORT with its state in DIR, until killed.
 #
-# The account is admin / secret (administrator); `watcher` / `secret` may only read. The machine behind it is
+# The account is admin / secret (administrator). The machine behind it is
 # DIR/chassis.sh: a soft shutdown takes a second. While DIR/ignore-boot exists, boot devices are not kept.
 set -euo pipefail
 dir=$1 port=$2
@@ -43,7 +43,6 @@ set_working_mc 0x20
   chassis_control "$dir/chassis.sh 0x20"
   user 1 true "" "" user 10 none md2 md5 straight
   user 2 true "admin" "secret" admin 10 none md2 md5 straight
-  user 3 true "watcher" "secret" user 10 none md2 md5 straight
 S
 cat >"$dir/sim.emu" <<'S'
 mc_setbmc 0x20

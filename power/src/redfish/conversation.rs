@@ -15,6 +15,7 @@ use super::{Memory, Root, Session, Setup};
 use crate::{
     address::Approved,
     http::{Answer, Failed, Wire},
+    slots::Refused,
 };
 
 /// How long basic authentication is used after the BMC had no room for a session. Sessions of others expire
@@ -213,16 +214,20 @@ impl Conversation<'_> {
         self.approved.socket.to_string()
     }
 
+    fn account(&self) -> Refused {
+        Refused { credential: self.name.to_owned(), version: self.credential.version.clone() }
+    }
+
     fn refused(&mut self) -> Fault {
         self.memory.session = None;
-        self.memory.refused = Some((self.name.to_owned(), self.credential.version.clone()));
+        self.memory.refused = Some(self.account());
         Fault::Denied { credential: self.name.to_owned() }
     }
 
     fn forbidden(&mut self, answer: &Answer) -> Fault {
         let credential = self.name.to_owned();
         if message_ids(answer).iter().any(|id| id.ends_with("PasswordChangeRequired")) {
-            self.memory.refused = Some((credential.clone(), self.credential.version.clone()));
+            self.memory.refused = Some(self.account());
             return Fault::PasswordChangeRequired { credential };
         }
         Fault::Denied { credential }

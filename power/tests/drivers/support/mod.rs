@@ -114,7 +114,7 @@ pub async fn read_until(power: &dyn Power, bmc: &Bmc, wanted: &PowerState) -> Ve
             if state == *wanted {
                 break;
             }
-            clock.sleep(Duration::from_millis(30)).await;
+            clock.sleep(Duration::from_millis(60)).await;
         }
     })
     .await;
