@@ -16,8 +16,8 @@ use async_trait::async_trait;
 use muster_model::{
     Clock,
     power::{
-        Abilities, Accepted, Bmc, BootOverride, BootProgress, Credentials, DriverKind, Endpoint, Fault, Identity, Order,
-        Power, PowerAction, PowerError, Reading, Sensors,
+        Abilities, Accepted, Bmc, BootOverride, BootProgress, Credentials, DriverKind, Endpoint, Fault,
+        Identity, Order, Power, PowerAction, PowerError, Reading, Sensors,
     },
 };
 
@@ -113,8 +113,7 @@ impl Inner {
         if memory.refused.as_ref() == Some(&account) {
             return Err(Fault::Denied { credential: name.to_owned() });
         }
-        let opened =
-            Session::open(&*self.clock, &approved, *suite, *privilege, name, &credential).await;
+        let opened = Session::open(&*self.clock, &approved, *suite, *privilege, name, &credential).await;
         if matches!(opened, Err(Fault::Denied { .. })) {
             memory.refused = Some(account);
         }

@@ -3,8 +3,8 @@
 use muster_model::{
     Known, Timestamp,
     power::{
-        Accepted, BootMode, BootOverride, BootTarget, Expected, Fault, Health, Identity, Order, PowerAction, PowerState,
-        Sensors,
+        Accepted, BootMode, BootOverride, BootTarget, Expected, Fault, Health, Identity, Order, PowerAction,
+        PowerState, Sensors,
     },
 };
 
@@ -82,7 +82,11 @@ impl Chassis<'_> {
     }
 
     /// Sets the boot device and reads it back.
-    pub(super) async fn set_boot(&mut self, boot: BootOverride, expect: &Expected) -> Result<BootOverride, Fault> {
+    pub(super) async fn set_boot(
+        &mut self,
+        boot: BootOverride,
+        expect: &Expected,
+    ) -> Result<BootOverride, Fault> {
         self.prove(expect).await?;
         let device = match boot.target {
             BootTarget::Default => 0x00,
@@ -153,7 +157,9 @@ impl Chassis<'_> {
                 }
                 _ => Known::Unknown { why: "the BMC's power measurement is not active".into(), since: now },
             },
-            Err(Trouble::Code(_)) => Known::Unknown { why: "the BMC has no DCMI power reading".into(), since: now },
+            Err(Trouble::Code(_)) => {
+                Known::Unknown { why: "the BMC has no DCMI power reading".into(), since: now }
+            }
             Err(Trouble::Fault(fault)) => return Err(fault),
         };
         Ok(Sensors { milliwatts, temperatures: Vec::new(), health })
@@ -215,7 +221,6 @@ fn spellings(guid: &[u8; 16]) -> [String; 3] {
     backwards.reverse();
     [write(*guid), write(smbios), write(backwards)]
 }
-
 
 #[cfg(test)]
 mod tests {

@@ -114,7 +114,8 @@ impl<'a> Session<'a> {
         let user = credential.user.as_bytes();
         let password = credential.password.expose();
         if user.len() > MAX_USER || password.len() > MAX_PASSWORD {
-            let why = format!("credential {name} does not fit IPMI: a name has at most 16 bytes, a password 20");
+            let why =
+                format!("credential {name} does not fit IPMI: a name has at most 16 bytes, a password 20");
             return Err(Fault::NoCredential { why });
         }
         let limit = Duration::from_millis(WAIT.millis() * u64::from(TRIES));
@@ -129,8 +130,15 @@ impl<'a> Session<'a> {
             other => other?,
         };
         let keys = hand.rakp(&link, remote, denied).await?;
-        let mut session =
-            Self { link, keys, remote, local: hand.local, sequence: 0, request: 0, window: Window::default() };
+        let mut session = Self {
+            link,
+            keys,
+            remote,
+            local: hand.local,
+            sequence: 0,
+            request: 0,
+            window: Window::default(),
+        };
         // A session starts with the right to read; control is refused until more is asked for.
         let level = Command { function: 0x06, number: 0x3b, data: vec![level(privilege)] };
         match session.command(&level, Repeat::Yes).await {
@@ -235,7 +243,8 @@ impl Handshake<'_> {
         for (kind, algorithm) in [(0, authentication), (1, integrity), (2, 0x01)] {
             body.extend([kind, 0, 0, 8, algorithm, 0, 0, 0]);
         }
-        let answer = link.exchange(TRIES_PER_PORT, Payload::OpenRequest, &body, Payload::OpenResponse).await?;
+        let answer =
+            link.exchange(TRIES_PER_PORT, Payload::OpenRequest, &body, Payload::OpenResponse).await?;
         self.check_status(&answer, "a session", denied)?;
         let field = |at: usize| answer.get(at..at + 4).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok());
         let chosen = [16, 24, 32].map(|at| answer.get(at).map(|byte| byte & 0x3f));
@@ -248,7 +257,12 @@ impl Handshake<'_> {
         }
     }
 
-    async fn rakp(&mut self, link: &Link<'_>, remote: u32, denied: impl Fn() -> Fault) -> Result<Keys, Fault> {
+    async fn rakp(
+        &mut self,
+        link: &Link<'_>,
+        remote: u32,
+        denied: impl Fn() -> Fault,
+    ) -> Result<Keys, Fault> {
         let ours: [u8; 16] = rand::random();
         // Bit 4: look the account up by name alone, not by name and privilege.
         let role = self.role | 0x10;
@@ -263,7 +277,8 @@ impl Handshake<'_> {
         first.extend(self.user);
         let second = link.exchange(TRIES, Payload::Rakp1, &first, Payload::Rakp2).await?;
         self.check_status(&second, "the account", &denied)?;
-        let split = second.get(8..).and_then(|rest| rest.split_at_checked(32)).filter(|_| second[4..8] == local_id);
+        let split =
+            second.get(8..).and_then(|rest| rest.split_at_checked(32)).filter(|_| second[4..8] == local_id);
         let Some((marks, code)) = split else { return Err(short("RAKP message 2")) };
         let (theirs, guid) = marks.split_at(16);
 
@@ -299,7 +314,9 @@ impl Handshake<'_> {
                 answer: format!("set suite {other} for this host if its firmware is older or newer"),
             }),
             Some(0x09 | 0x0a | 0x0c | 0x0d | 0x0e | 0x0f) => Err(denied()),
-            Some(status) => Err(Fault::Refused { asked: asked.into(), answer: format!("RMCP+ status {status:#04x}") }),
+            Some(status) => {
+                Err(Fault::Refused { asked: asked.into(), answer: format!("RMCP+ status {status:#04x}") })
+            }
             None => Err(short(asked)),
         }
     }

@@ -172,9 +172,17 @@ mod tests {
     #[test]
     fn a_sequence_number_passes_once() {
         let mut window = Window::default();
-        for (sequence, passes) in
-            [(0, false), (1, true), (1, false), (5, true), (3, true), (3, false), (100, false), (37, true), (2, false)]
-        {
+        for (sequence, passes) in [
+            (0, false),
+            (1, true),
+            (1, false),
+            (5, true),
+            (3, true),
+            (3, false),
+            (100, false),
+            (37, true),
+            (2, false),
+        ] {
             assert_eq!(window.admit(sequence), passes, "{sequence}");
         }
     }

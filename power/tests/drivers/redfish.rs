@@ -22,7 +22,8 @@ async fn conformance_with_our_emulator() {
     let bmc = fleet.first();
     let driver = redfish(&lab());
     let cycled = || bmc.systems[0].machine.look().boots == 4;
-    let peer = conformance::Peer { keeps_once: true, cycled: Some(&cycled) };
+    let listening = || bmc.systems[0].machine.look().running;
+    let peer = conformance::Peer { keeps_once: true, cycled: Some(&cycled), listening: Some(&listening) };
     conformance::suite(&driver, &redfish_host(&bmc.url()), peer).await;
     driver.close().await;
     let counters = bmc.counters();
@@ -43,7 +44,9 @@ async fn conformance_over_tls_with_an_approved_key() {
     let Fault::Unapproved { found } = error.fault else { panic!("{error}") };
     assert_eq!(bmc.counters().credentials_seen, 0, "nothing secret before the approval");
     let trusted = redfish_host_trusting(&bmc.url(), Trust::Pin { pin: Some(found) });
-    conformance::suite(&driver, &trusted, conformance::Peer { keeps_once: true, cycled: None }).await;
+    let listening = || bmc.systems[0].machine.look().running;
+    let peer = conformance::Peer { keeps_once: true, cycled: None, listening: Some(&listening) };
+    conformance::suite(&driver, &trusted, peer).await;
 }
 
 #[tokio::test]
@@ -61,7 +64,12 @@ async fn conformance_with_sushy_tools() {
     })
     .await;
     // It reads back Continuous after Once, and has no cycle.
-    conformance::suite(&driver, &host, conformance::Peer { keeps_once: false, cycled: None }).await;
+    conformance::suite(
+        &driver,
+        &host,
+        conformance::Peer { keeps_once: false, cycled: None, listening: None },
+    )
+    .await;
     let identity = driver.identify(&host).await.unwrap();
     assert_eq!(identity.macs, ["02:00:00:00:00:02".parse().unwrap()]);
     assert_eq!(identity.uuid, Some(peers::sushy_uuid(2)));

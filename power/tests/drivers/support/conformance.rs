@@ -13,6 +13,8 @@ pub struct Peer<'a> {
     pub keeps_once: bool,
     /// How the far end itself shows that a cycle took place; `None` where it has no working one.
     pub cycled: Option<&'a (dyn Fn() -> bool + Sync)>,
+    /// Whether an operating system is up that hears a graceful request; `None` where there is none to wait for.
+    pub listening: Option<&'a (dyn Fn() -> bool + Sync)>,
 }
 
 /// Runs the suite on a machine that is off. Leaves it off.
@@ -24,9 +26,9 @@ pub async fn suite(power: &dyn Power, bmc: &Bmc, peer: Peer<'_>) {
     assert_eq!(reading.driver, power.driver());
 
     off_is_left_alone(power, bmc).await;
-    on_and_off(power, bmc, PowerAction::ForceOff).await;
+    on_and_off(power, bmc, PowerAction::ForceOff, peer).await;
     if abilities.can(PowerAction::GracefulOff) {
-        on_and_off(power, bmc, PowerAction::GracefulOff).await;
+        on_and_off(power, bmc, PowerAction::GracefulOff, peer).await;
     }
     if let Some(cycled) = peer.cycled {
         cycle(power, bmc, cycled).await;
@@ -49,32 +51,20 @@ async fn off_is_left_alone(power: &dyn Power, bmc: &Bmc) {
     }
 }
 
-async fn on_and_off(power: &dyn Power, bmc: &Bmc, off: PowerAction) {
+async fn on_and_off(power: &dyn Power, bmc: &Bmc, off: PowerAction, peer: Peer<'_>) {
     let accepted = power.request(bmc, Order::first(PowerAction::On)).await.unwrap();
     assert!(matches!(accepted, Accepted::Sent { .. }), "{accepted:?}");
     read_until(power, bmc, &PowerState::On).await;
     let again = power.request(bmc, Order::first(PowerAction::On)).await.unwrap();
     assert_eq!(again, Accepted::AlreadyThere, "on twice");
-    if off == PowerAction::GracefulOff {
-        settle(power, bmc).await;
+    if off == PowerAction::GracefulOff
+        && let Some(listening) = peer.listening
+    {
+        super::eventually("a running system", listening).await;
     }
     let accepted = power.request(bmc, Order::first(off)).await.unwrap();
     assert!(matches!(accepted, Accepted::Sent { .. }), "{accepted:?}");
     read_until(power, bmc, &PowerState::Off).await;
-}
-
-/// Waits for an operating system that can hear a graceful request, where the machine tells.
-async fn settle(power: &dyn Power, bmc: &Bmc) {
-    use muster_model::power::BootProgress;
-    super::within("a running system", async {
-        loop {
-            match power.read(bmc).await.unwrap().progress {
-                BootProgress::NotReported | BootProgress::OsRunning => break,
-                _ => super::clock().sleep(muster_model::Duration::from_millis(30)).await,
-            }
-        }
-    })
-    .await;
 }
 
 async fn cycle(power: &dyn Power, bmc: &Bmc, cycled: &(dyn Fn() -> bool + Sync)) {
