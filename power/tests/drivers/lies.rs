@@ -6,7 +6,8 @@ use muster_emulate::redfish::{Faults, Fleet, Layout, RedfishBmc};
 use muster_model::{
     Duration,
     power::{
-        Accepted, Advice, Bmc, BootOverride, BootTarget, Fault, Order, Power, PowerAction, PowerError, PowerState, Trust,
+        Accepted, Advice, Bmc, BootOverride, BootTarget, Fault, Order, Power, PowerAction, PowerError,
+        PowerState, Trust,
     },
 };
 use muster_power::{Limits, redfish::Redfish};
@@ -229,7 +230,11 @@ async fn ops_r10_12_a_changed_certificate_gets_no_secret() {
     bmc.change_certificate().unwrap();
     for _ in 0..3 {
         let error = driver.read(&host).await.unwrap_err();
-        assert_eq!((error.code(), error.advice()), ("POWER_UNTRUSTED_CERTIFICATE", Advice::Person), "{error}");
+        assert_eq!(
+            (error.code(), error.advice()),
+            ("POWER_UNTRUSTED_CERTIFICATE", Advice::Person),
+            "{error}"
+        );
     }
     assert_eq!(bmc.counters().credentials_seen, before, "zero credential bytes after the change");
 }
@@ -335,13 +340,13 @@ async fn a_full_session_table_is_met_with_basic_authentication() {
 #[tokio::test]
 async fn bm_7_27_boot_overrides_climb_the_ladder_and_are_read_back() {
     let pxe = BootOverride { target: BootTarget::Pxe, mode: None, once: true };
-    for faults in [
-        Faults { require_etag: true, ..Faults::default() },
-        Faults { ami_boot: true, ..Faults::default() },
-    ] {
+    for faults in
+        [Faults { require_etag: true, ..Faults::default() }, Faults { ami_boot: true, ..Faults::default() }]
+    {
         let lab = Lab::new().await;
         lab.bmc().set_faults(faults.clone());
-        let kept = lab.driver.set_boot(&lab.host, pxe).await.unwrap_or_else(|error| panic!("{faults:?}: {error}"));
+        let kept =
+            lab.driver.set_boot(&lab.host, pxe).await.unwrap_or_else(|error| panic!("{faults:?}: {error}"));
         assert_eq!((kept.target, kept.once), (BootTarget::Pxe, true), "{faults:?}");
     }
     let lab = Lab::new().await;
@@ -362,12 +367,18 @@ async fn sensors_and_identity_leave_out_what_is_not_there() {
     let on = lab.driver.sensors(&lab.host).await.unwrap();
     assert_eq!(on.milliwatts.value(), Some(&212_500));
     let inlet = on.temperatures.iter().find(|sensor| sensor.name == "Inlet").unwrap();
-    assert_eq!((inlet.millicelsius, inlet.warning_at, inlet.critical_at), (23_000, Some(38_000), Some(42_000)));
+    assert_eq!(
+        (inlet.millicelsius, inlet.warning_at, inlet.critical_at),
+        (23_000, Some(38_000), Some(42_000))
+    );
     let identity = lab.driver.identify(&lab.host).await.unwrap();
     let system = &lab.bmc().systems[0];
     assert_eq!(identity.serial.as_ref(), Some(&system.serial));
     assert_eq!(identity.macs, [system.mac.parse().unwrap()]);
-    assert_eq!((identity.cpu_sockets, identity.cpu_cores, identity.cpu_threads), (Some(2), Some(64), Some(128)));
+    assert_eq!(
+        (identity.cpu_sockets, identity.cpu_cores, identity.cpu_threads),
+        (Some(2), Some(64), Some(128))
+    );
     assert_eq!(identity.memory_bytes, Some(512 << 30));
     assert_eq!(identity.gpus, ["Emulated GPU"]);
 }
