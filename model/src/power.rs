@@ -214,7 +214,7 @@ pub struct Reading {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Order {
     pub action: PowerAction,
-    /// 0 at first. A driver that knows several ways (On, then ForceOn, …) takes the next one each time.
+    /// 0 at first. A driver that knows several ways (On, then `ForceOn`, …) takes the next one each time.
     pub attempt: u32,
 }
 

@@ -249,12 +249,12 @@ fn never_v6(address: Ipv6Addr) -> Option<&'static str> {
     match address.segments() {
         [0, 0, 0, 0, 0, 0, 0, 0] => Some("unspecified"),
         [0, 0, 0, 0, 0, 0, 0, 1] => None, // loopback has its own rule
-        [0, 0, 0, 0, 0, 0xffff, ..] => Some("an IPv4 address in disguise; write it as IPv4"),
-        [0, 0, 0, 0, 0, 0, ..]
+        // Mapped, compatible, translated, NAT64, 6to4 and Teredo addresses all carry an IPv4 address inside.
+        [0, 0, 0, 0, 0, 0 | 0xffff, ..]
         | [0, 0, 0, 0, 0xffff, 0, ..]
         | [0x64, 0xff9b, ..]
-        | [0x2002, ..]
-        | [0x2001, 0, ..] => Some("an IPv4 address in disguise; write it as IPv4"),
+        | [0x2001, 0, ..]
+        | [0x2002, ..] => Some("an IPv4 address in disguise; write it as IPv4"),
         [0xfe80..=0xfebf, ..] => Some("link-local"),
         [0xfec0..=0xfeff, ..] => Some("site-local, which is abolished"),
         [0xff00..=0xffff, ..] => Some("multicast"),

@@ -63,7 +63,7 @@ impl SessionKeys {
         let vector: [u8; 16] = rand::random();
         let mut text = clear.to_vec();
         let mut fill = 0_u8;
-        while (text.len() + 1) % 16 != 0 {
+        while !(text.len() + 1).is_multiple_of(16) {
             fill += 1;
             text.push(fill);
         }

@@ -67,7 +67,7 @@ impl Server {
             let mut inner = self.shared.inner();
             inner.answers += 1;
             let every = inner.faults.lose_every;
-            (inner.faults.clone(), every > 0 && inner.answers % every == 0)
+            (inner.faults.clone(), every > 0 && inner.answers.is_multiple_of(every))
         };
         if faults.delay > Duration::ZERO {
             self.shared.clock.sleep(faults.delay).await;
@@ -291,7 +291,7 @@ impl Up {
 fn sessionless(request: &Request) -> Option<Vec<u8>> {
     match (request.function, request.command) {
         (0x06, 0x54) => {
-            let first = request.data.get(2).is_some_and(|index| index & 0x3f == 0);
+            let first = request.data.get(2).is_some_and(|index| index.trailing_zeros() >= 6);
             let mut data = vec![1];
             if first {
                 for known in SUITES {

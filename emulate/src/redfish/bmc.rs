@@ -162,7 +162,7 @@ impl RedfishBmc {
     /// Changes the account's password and ends its sessions, as real BMCs do.
     pub fn set_password(&self, password: &str) {
         let mut inner = self.inner();
-        inner.account.1 = password.to_owned();
+        password.clone_into(&mut inner.account.1);
         inner.sessions.clear();
         inner.counters.sessions = 0;
     }

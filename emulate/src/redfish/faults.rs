@@ -65,7 +65,7 @@ pub struct Faults {
     pub task: bool,
     /// The task of a reset fails.
     pub task_fails: bool,
-    /// The reset types are told by an ActionInfo resource only.
+    /// The reset types are told by an `ActionInfo` resource only.
     pub action_info: bool,
     /// The reset types that are offered, instead of all.
     pub reset_types: Option<Vec<String>>,

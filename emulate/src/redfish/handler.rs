@@ -103,7 +103,7 @@ impl Call<'_> {
             ["v1", "SessionService", "Sessions"] if self.method == Method::POST => return self.log_in(),
             _ => {}
         }
-        if let Err(refused) = self.authorise() {
+        if let Some(refused) = self.authorise() {
             return refused;
         }
         match (&self.method, parts.as_slice()) {
@@ -125,7 +125,7 @@ impl Call<'_> {
         }
     }
 
-    fn authorise(&self) -> Result<(), Response> {
+    fn authorise(&self) -> Option<Response> {
         let now = self.bmc.clock.monotonic();
         let mut inner = self.bmc.inner();
         inner.expire(now);
@@ -146,17 +146,17 @@ impl Call<'_> {
             false
         };
         if !good {
-            return Err(failure(StatusCode::UNAUTHORIZED, "NoValidSession", "There is no valid session."));
+            return Some(failure(StatusCode::UNAUTHORIZED, "NoValidSession", "There is no valid session."));
         }
         if self.faults.html_403 {
             let page = "<html><body><h1>403 Forbidden</h1><script>alert(1)</script></body></html>";
-            return Err(plain(StatusCode::FORBIDDEN, &[("content-type", "text/html")], Body::from(page)));
+            return Some(plain(StatusCode::FORBIDDEN, &[("content-type", "text/html")], Body::from(page)));
         }
         if self.faults.password_change {
             let text = "The password must be changed before other actions.";
-            return Err(failure(StatusCode::FORBIDDEN, "PasswordChangeRequired", text));
+            return Some(failure(StatusCode::FORBIDDEN, "PasswordChangeRequired", text));
         }
-        Ok(())
+        None
     }
 
     fn log_in(&self) -> Response {

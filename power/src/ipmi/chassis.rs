@@ -114,7 +114,7 @@ impl Chassis<'_> {
         let before = self.boot_flags().await?;
         if before.device == device && !before.valid {
             // A leftover that looks like what is wanted would pass for success: put something else there first.
-            self.write_boot(0x80, if device == 0 { 0x01 } else { 0x00 }).await?;
+            self.write_boot(0x80, u8::from(device == 0)).await?;
         }
         self.write_boot(flags, device).await?;
         let kept = self.boot_flags().await?;

@@ -16,12 +16,16 @@ pub(super) fn hmac(suite: Suite, key: &[u8], parts: &[&[u8]]) -> Zeroizing<Vec<u
     Zeroizing::new(match suite {
         Suite::Sha1 => {
             let mut mac = Hmac::<Sha1>::new_from_slice(key).expect("HMAC takes keys of any length");
-            parts.iter().for_each(|part| mac.update(part));
+            for part in parts {
+                mac.update(part);
+            }
             mac.finalize().into_bytes().to_vec()
         }
         Suite::Sha256 => {
             let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
-            parts.iter().for_each(|part| mac.update(part));
+            for part in parts {
+                mac.update(part);
+            }
             mac.finalize().into_bytes().to_vec()
         }
     })

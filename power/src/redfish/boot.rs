@@ -45,7 +45,7 @@ impl Conversation<'_> {
     }
 
     /// Tries what the BMC accepts: few fields or all of them, on the system or on its settings resource, with
-    /// the ETag as given, made strong, or without.
+    /// the `ETag` as given, made strong, or without.
     async fn write_boot(
         &mut self,
         path: &str,
@@ -69,7 +69,7 @@ impl Conversation<'_> {
                     answer if answer.is_success() => return Ok(()),
                     // Not this dialect; another one may be understood.
                     answer if matches!(answer.status, 400 | 404 | 405 | 409 | 412 | 428 | 501) => {
-                        last = Some(answer)
+                        last = Some(answer);
                     }
                     answer => return Err(refusal("the boot setting", &answer)),
                 }
@@ -84,7 +84,7 @@ impl Conversation<'_> {
         Ok(answer.header("etag").filter(|_| answer.is_success()).map(str::to_owned))
     }
 
-    /// One PATCH with the ladder of ETag forms: as it is, made strong, none.
+    /// One PATCH with the ladder of `ETag` forms: as it is, made strong, none.
     async fn patch(&mut self, path: &str, body: &Value, tag: Option<&str>) -> Result<Answer, Fault> {
         let tag = tag.filter(|tag| !tag.trim_matches('"').is_empty());
         let strong = tag.and_then(|tag| tag.strip_prefix("W/"));

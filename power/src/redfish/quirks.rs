@@ -1,6 +1,6 @@
 //! What is known about single vendors' habits, as data in `quirks.json`.
 //!
-//! A quirk changes an order or names a code; what every BMC may do (409 for "already there", an ETag that is
+//! A quirk changes an order or names a code; what every BMC may do (409 for "already there", an `ETag` that is
 //! demanded late) is handled for all of them alike and is not listed.
 
 use std::sync::LazyLock;

@@ -138,9 +138,8 @@ impl Conversation<'_> {
             return Ok(()); // nothing to follow: reading the power state tells
         };
         for _ in 0..TASK_POLLS {
-            let answer = match self.call(Method::GET, &monitor, None, None).await {
-                Ok(answer) => answer,
-                Err(_) => return Ok(()), // it was accepted; what follows is told by reading
+            let Ok(answer) = self.call(Method::GET, &monitor, None, None).await else {
+                return Ok(()); // it was accepted; what follows is told by reading
             };
             match answer.status {
                 202 => self.setup.clock.sleep(TASK_PAUSE).await,

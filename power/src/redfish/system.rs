@@ -39,13 +39,11 @@ impl Conversation<'_> {
                         matching.push(path.clone());
                     }
                 }
-                match matching.as_slice() {
-                    [one] => return Ok(one.clone()), // not remembered: it hangs on the record's marks
-                    _ => {
-                        let found = shown(&ids()).to_string();
-                        return Err(Fault::AmbiguousSystem { count: all.len(), found });
-                    }
+                if let [one] = matching.as_slice() {
+                    return Ok(one.clone()); // not remembered: it hangs on the record's marks
                 }
+                let found = shown(&ids()).to_string();
+                return Err(Fault::AmbiguousSystem { count: all.len(), found });
             }
         };
         self.memory.systems.insert(key, chosen.clone());

@@ -34,7 +34,7 @@ struct EvilDns(AtomicUsize);
 impl Resolver for EvilDns {
     async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, String> {
         let addresses: &[&str] = match name {
-            "localhost" | "loop.example" => &["127.0.0.1"],
+            "localhost" | "loop.example" => &["127.0.0.2"],
             "metadata.example" => &["169.254.169.254"],
             "mixed.example" => &["10.0.0.5", "127.0.0.1"],
             "mapped.example" => &["::ffff:10.0.0.5"],

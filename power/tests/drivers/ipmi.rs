@@ -196,3 +196,12 @@ async fn refusals_have_their_own_codes() {
     bmc.set_faults(Faults { refuse_account: true, ..Faults::default() });
     assert_eq!(driver.read(&host).await.unwrap_err().code(), "POWER_DENIED");
 }
+
+#[tokio::test]
+async fn ops_r10_ipmi_sim_does_on_off_status_100_times() {
+    let peer = peers::ipmi_sim();
+    let vault = Vault::with("lab", "admin", "secret");
+    let (driver, host) = (driver(&vault), host(peer.port, CipherSuite::Sha1));
+    answers(&driver, &host, &peer).await;
+    conformance::hundred(&driver, &host).await;
+}

@@ -171,7 +171,7 @@ async fn webhooks_are_signed_and_work_once() {
     let url = format!("http://{}/switch", listener.local_addr().unwrap());
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(async move {
-        axum::serve(listener, Router::new().route("/switch", post(handler))).await.unwrap()
+        axum::serve(listener, Router::new().route("/switch", post(handler))).await.unwrap();
     });
 
     let vault = Vault::with("lab", "hook", "the key");

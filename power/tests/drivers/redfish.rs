@@ -77,3 +77,17 @@ async fn conformance_with_sushy_tools() {
     let vague = redfish_host(&format!("http://127.0.0.1:{}", sushy.port));
     assert_eq!(driver.read(&vague).await.unwrap_err().code(), "POWER_AMBIGUOUS_SYSTEM");
 }
+
+#[tokio::test]
+async fn ops_r10_sushy_tools_does_on_off_status_100_times() {
+    let sushy = peers::sushy(1, 0);
+    let driver = redfish(&lab());
+    let host = redfish_host(&format!("http://127.0.0.1:{}", sushy.port));
+    within("sushy-tools", async {
+        while driver.read(&host).await.is_err() {
+            clock().sleep(muster_model::Duration::from_millis(100)).await;
+        }
+    })
+    .await;
+    conformance::hundred(&driver, &host).await;
+}

@@ -94,7 +94,7 @@ pub fn redfish_host_trusting(url: &str, trust: Trust) -> Bmc {
 }
 
 /// The machine is slow and shared: a limit only ends a test that would hang.
-pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+pub const PATIENCE: std::time::Duration = std::time::Duration::from_mins(1);
 
 /// Fails the test when `what` takes longer than anyone would wait.
 pub async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {

@@ -100,7 +100,7 @@ pub fn sushy(systems: u32, delay: u32) -> Peer {
     spawn(command, dir, port)
 }
 
-/// OpenIPMI's simulator (cipher suite 3).
+/// `OpenIPMI`'s simulator (cipher suite 3).
 pub fn ipmi_sim() -> Peer {
     installed(&["ipmi"]);
     let (dir, port) = (TempDir::new().unwrap(), free_udp_port());
