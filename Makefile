@@ -1,2 +1,27 @@
-test:
-	cargo test --workspace
+# Every target works from a fresh clone: what it needs, it installs.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+help: ## List the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: ## Install what is missing, build, and start Muster on http://127.0.0.1:8080
+	@scripts/run.sh
+
+test: ## Run everything that must hold, with a summary at the end
+	@scripts/test.sh
+
+check: ## The fast inner loop: format, lints, unit tests without other programs
+	@scripts/check.sh
+
+build: ## Build the release binary, target/release/muster
+	cargo build --release --locked -p muster
+
+fmt: ## Format the sources
+	cargo fmt --all
+
+clean: ## Remove what was built here (the cache of test peers stays)
+	cargo clean
+	rm -rf .data
+
+.PHONY: help run test check build fmt clean

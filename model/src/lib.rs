@@ -3,17 +3,43 @@
 //!
 //! Nothing here does I/O, reads a clock or knows an adapter. Every other crate depends on this one.
 
+pub mod catalogue;
 pub mod clock;
+pub mod cluster;
+pub mod condition;
+pub mod field;
+pub mod identity;
+pub mod ids;
+pub mod k8s;
 pub mod known;
+pub mod names;
+pub mod patch;
+pub mod platform;
+pub mod pool;
 pub mod power;
+pub mod quantity;
+pub mod report;
+pub mod status;
 pub mod store;
+pub mod suggest;
+#[cfg(test)]
+mod test_support;
 pub mod time;
 
 pub use clock::Clock;
+pub use cluster::Cluster;
+pub use field::{FieldError, FieldErrors, Parsed};
+pub use ids::{ClusterId, PoolId};
 pub use known::Known;
+pub use names::{Name, Project};
+pub use pool::NodePool;
+pub use quantity::Quantity;
+pub use report::Report;
 pub use time::{Duration, Timestamp};
 
 /// API group of the custom resources, and prefix of every label and annotation that Muster writes.
 pub const API_GROUP: &str = "muster.dev";
 /// API version of the custom resources.
 pub const API_VERSION: &str = "v1alpha1";
+/// The label that carries the name of its pool on every node.
+pub const NODEPOOL_LABEL: &str = "nodepool";

@@ -4,7 +4,7 @@
 # Binaries live outside the tree, in ${MUSTER_CACHE:-~/.cache/muster}/peers/<versions>, so a second
 # checkout or a clean build finds them again. Known names: etcd etcdctl etcdutl kube-apiserver
 # kube-controller-manager kube-scheduler kubectl kwok. Nothing is built twice: a name that is there is
-# skipped, and a lock keeps two callers apart.
+# skipped, and a lock per name keeps two callers apart.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/versions.env"
@@ -28,15 +28,17 @@ build() { # MODULE_DIR PACKAGE NAME LDFLAGS
   echo "built $3 in $((SECONDS - started)) s" >&2
 }
 
-exec 9>"$out/.lock"
-flock 9
 for name in "$@"; do
+  [ -x "$out/$name" ] && continue
+  exec 9>"$out/.$name.lock"
+  flock 9
   [ -x "$out/$name" ] && continue
   case $name in
     etcd) build etcd go.etcd.io/etcd/server/v3 etcd "" ;;
     etcdctl | etcdutl) build etcd "go.etcd.io/etcd/$name/v3" "$name" "" ;;
     kwok)
       # kwok refuses to start without stages; its own module carries the "fast" set.
+      (cd "$here/kwok" && go mod download sigs.k8s.io/kwok)
       stages=$(cd "$here/kwok" && go list -m -f '{{.Dir}}' sigs.k8s.io/kwok)/kustomize/stage
       for stage in node/fast/node-initialize node/heartbeat-with-lease/node-heartbeat-with-lease \
         pod/fast/pod-ready pod/fast/pod-complete pod/fast/pod-delete; do

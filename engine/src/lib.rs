@@ -1,0 +1,14 @@
+//! Decides like kube-scheduler and plans machines: pure functions over one snapshot.
+//!
+//! No clock, no I/O, no randomness, no floats in decisions, no order that depends on a hash map.
+
+pub mod admit;
+pub mod audit;
+pub mod fit;
+pub mod plan;
+pub mod snapshot;
+pub mod template;
+
+pub use audit::audit;
+pub use plan::Plan;
+pub use snapshot::Snapshot;

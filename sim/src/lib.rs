@@ -1,0 +1,3 @@
+//! Conformance with the real scheduler.
+
+pub mod conformance;
