@@ -19,6 +19,7 @@ pub mod names;
 pub mod patch;
 pub mod platform;
 pub mod pool;
+pub mod power;
 pub mod quantity;
 pub mod rack;
 pub mod report;
