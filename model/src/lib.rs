@@ -12,6 +12,7 @@ pub mod identity;
 pub mod ids;
 pub mod k8s;
 pub mod known;
+pub mod lease;
 pub mod names;
 pub mod patch;
 pub mod platform;
@@ -19,7 +20,6 @@ pub mod pool;
 pub mod quantity;
 pub mod report;
 pub mod status;
-pub mod lease;
 pub mod store;
 pub mod suggest;
 #[cfg(test)]

@@ -94,7 +94,8 @@ impl Sources {
 pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let Command::View { sources, origin } = &args.command;
     for (path, value, from, help) in sources.gather()?.view() {
-        let text = if *origin { format!("{path}: {value}  # {from}") } else { format!("{path}: {value}  # {help}") };
+        let text =
+            if *origin { format!("{path}: {value}  # {from}") } else { format!("{path}: {value}  # {help}") };
         if !output::line(&text) {
             break;
         }
@@ -155,7 +156,11 @@ const SETTINGS: &[Known] = &[
     known("etcd.password-file", "", "file that holds the password for etcd"),
     known("tls.certificate", "", "certificate to serve with (PEM file); without it plain HTTP is served"),
     known("tls.key", "", "key of that certificate (PEM file)"),
-    known("tls.client-authority", "", "authority of client certificates, for mtls and trusted-proxy (PEM file)"),
+    known(
+        "tls.client-authority",
+        "",
+        "authority of client certificates, for mtls and trusted-proxy (PEM file)",
+    ),
     known("auth.mode", "dev", "dev, token, mtls, trusted-proxy or oidc"),
     known("auth.bindings", "[]", "list of {user or group, project, role}"),
     known("auth.tokens", "[]", "list of {user, sha256}, for token mode"),
@@ -201,7 +206,10 @@ impl Settings {
         flags: impl IntoIterator<Item = (String, String, String)>,
     ) -> anyhow::Result<Self> {
         let mut settings = Self {
-            values: SETTINGS.iter().map(|known| (known.path, (text(known.default), Origin::Default))).collect(),
+            values: SETTINGS
+                .iter()
+                .map(|known| (known.path, (text(known.default), Origin::Default)))
+                .collect(),
         };
         if let Some(path) = file {
             settings.read_file(path)?;
@@ -230,7 +238,8 @@ impl Settings {
 
     fn read_file(&mut self, path: &Path) -> anyhow::Result<()> {
         let shown = path.display().to_string();
-        let content = fs::read_to_string(path).with_context(|| format!("cannot read the configuration {shown}"))?;
+        let content =
+            fs::read_to_string(path).with_context(|| format!("cannot read the configuration {shown}"))?;
         let document: Value = serde_saphyr::from_str(&content)
             .with_context(|| format!("the configuration {shown} is not valid YAML"))?;
         let mut leaves = Vec::new();
@@ -278,7 +287,8 @@ impl Settings {
                 .with_context(|| format!("the setting {path} (from {origin}) is not JSON"))?,
             other => other.clone(),
         };
-        serde_json::from_value(value).with_context(|| format!("the setting {path} (from {origin}) is not valid"))
+        serde_json::from_value(value)
+            .with_context(|| format!("the setting {path} (from {origin}) is not valid"))
     }
 
     /// Every setting with its value and origin, for people. Secrets are not shown.
@@ -334,7 +344,11 @@ fn flatten(path: &str, value: Value, leaves: &mut Vec<(String, Value)>) {
 mod tests {
     use super::*;
 
-    fn gather(file: Option<&str>, environment: &[(&str, &str)], flags: &[(&str, &str)]) -> anyhow::Result<Settings> {
+    fn gather(
+        file: Option<&str>,
+        environment: &[(&str, &str)],
+        flags: &[(&str, &str)],
+    ) -> anyhow::Result<Settings> {
         let directory = tempfile::tempdir()?;
         let path = directory.path().join("muster.yaml");
         if let Some(text) = file {
@@ -357,7 +371,10 @@ mod tests {
         )
         .unwrap();
         let origin = |path: &str| settings.get(path).1.to_string();
-        assert_eq!((settings.text("listen"), origin("listen")), ("127.0.0.1:3".into(), "flag --listen".into()));
+        assert_eq!(
+            (settings.text("listen"), origin("listen")),
+            ("127.0.0.1:3".into(), "flag --listen".into())
+        );
         assert_eq!(origin("log.level"), "environment MUSTER_LOG_LEVEL");
         assert!(origin("auth.mode").starts_with("file "));
         assert_eq!(origin("store"), "default");

@@ -30,7 +30,12 @@ pub enum Accepts {
 }
 
 /// The body of a request, at most `limit` bytes of it.
-pub async fn read(headers: &HeaderMap, body: Body, accepts: Accepts, limit: usize) -> Result<Bytes, ApiError> {
+pub async fn read(
+    headers: &HeaderMap,
+    body: Body,
+    accepts: Accepts,
+    limit: usize,
+) -> Result<Bytes, ApiError> {
     let result = match timeout(READ_TIMEOUT, collect(headers, body, limit)).await {
         Ok(result) => result?,
         Err(_) => return Err(ApiError::invalid("", "the body did not arrive within 30 s")),

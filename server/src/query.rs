@@ -23,7 +23,10 @@ impl Query {
         for part in raw.unwrap_or("").split('&').filter(|part| !part.is_empty()) {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             let (Some(name), Some(value)) = (decode(name), decode(value)) else {
-                return Err(ApiError::invalid(part, format!("the query parameter {part:?} is not valid UTF-8")));
+                return Err(ApiError::invalid(
+                    part,
+                    format!("the query parameter {part:?} is not valid UTF-8"),
+                ));
             };
             if pairs.iter().any(|(seen, _)| *seen == name) {
                 faults.push(FieldError::new(&name, "is given twice").found_text(&value));
@@ -91,7 +94,8 @@ impl Query {
     pub fn finish(mut self) -> Result<(), ApiError> {
         for (name, value) in &self.pairs {
             if !self.known.contains(&name.as_str()) {
-                let mut fault = FieldError::new(name, "is not a query parameter of this path").found_text(value);
+                let mut fault =
+                    FieldError::new(name, "is not a query parameter of this path").found_text(value);
                 fault = match suggest::nearest(name, self.known.iter().copied()) {
                     Some(near) => fault.hint(format!("did you mean {near}?")),
                     None if self.known.is_empty() => fault.hint("it takes none"),

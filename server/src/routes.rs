@@ -10,8 +10,7 @@ use utoipa_swagger_ui::{Config, SwaggerUi};
 use crate::{
     api::{clusters, operations, pools, probes, status},
     app::App,
-    frame,
-    openapi,
+    frame, openapi,
 };
 
 /// Every path that is served, as metrics label them.
@@ -49,10 +48,7 @@ pub fn router(app: &App) -> Router {
             "/api/v1/clusters/{cluster_id}",
             get(clusters::read).put(clusters::replace).patch(clusters::patch).delete(clusters::delete),
         )
-        .route(
-            "/api/v1/clusters/{cluster_id}/status",
-            get(status::read_cluster).put(status::report_cluster),
-        )
+        .route("/api/v1/clusters/{cluster_id}/status", get(status::read_cluster).put(status::report_cluster))
         .route(
             "/api/v1/clusters/{cluster_id}/nodepools",
             get(pools::list_of_cluster).post(pools::create_in_cluster),

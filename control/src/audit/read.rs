@@ -164,8 +164,7 @@ mod tests {
 
     async fn written(lines: usize, rotate_bytes: u64) -> tempfile::TempDir {
         let directory = tempfile::tempdir().unwrap();
-        let options =
-            AuditOptions { directory: directory.path().to_owned(), rotate_bytes, keep_files: 0 };
+        let options = AuditOptions { directory: directory.path().to_owned(), rotate_bytes, keep_files: 0 };
         // In two lives, so that the chain also crosses a restart.
         for half in 0..2 {
             let log = AuditLog::open(options.clone()).unwrap();
@@ -240,11 +239,8 @@ mod tests {
         let path = directory.path().join(ACTIVE_FILE);
         let text = fs::read_to_string(&path).unwrap();
         fs::write(&path, &text[..text.len() - 20]).unwrap();
-        let options = AuditOptions {
-            directory: directory.path().to_owned(),
-            rotate_bytes: u64::MAX,
-            keep_files: 0,
-        };
+        let options =
+            AuditOptions { directory: directory.path().to_owned(), rotate_bytes: u64::MAX, keep_files: 0 };
         AuditLog::open(options).unwrap().record(event("next")).await.unwrap();
         let verdict = verify(directory.path()).unwrap();
         assert_eq!((verdict.findings, verdict.lines), (vec![], 10));

@@ -1,6 +1,9 @@
 //! Why the registry refuses.
 
-use muster_model::{field::FieldErrors, store::{Revision, StoreError}};
+use muster_model::{
+    field::FieldErrors,
+    store::{Revision, StoreError},
+};
 use thiserror::Error;
 
 use super::keys::Kind;

@@ -114,7 +114,13 @@ mod tests {
     use super::*;
 
     fn event(revision: u64) -> Arc<Event> {
-        Arc::new(Event::new(Revision(revision), Kind::Pool, Uuid::from_u128(u128::from(revision)), None, None))
+        Arc::new(Event::new(
+            Revision(revision),
+            Kind::Pool,
+            Uuid::from_u128(u128::from(revision)),
+            None,
+            None,
+        ))
     }
 
     #[test]

@@ -68,7 +68,8 @@ pub(super) async fn load(shared: &Shared) -> Result<Revision, StoreError> {
     let mut at = None;
     for kind in [Kind::Cluster, Kind::Pool] {
         read_all(shared, kind.objects(), &mut at, |entry| {
-            if let Some(summary) = object_summary(kind, &entry.key, &entry.value, entry.modified, &mut index) {
+            if let Some(summary) = object_summary(kind, &entry.key, &entry.value, entry.modified, &mut index)
+            {
                 index.set(Arc::new(summary));
             }
         })

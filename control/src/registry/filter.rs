@@ -69,9 +69,9 @@ pub struct SelectorError {
     pub remedy: &'static str,
 }
 
-const LABEL_REMEDY: &str = "write terms like tier=gpu, tier!=gpu, tier in (a,b), tier notin (a,b), tier, !tier";
-const FIELD_REMEDY: &str =
-    "write terms like name=web; fields are name, project, cluster_id, created_by, spec.platform.type, \
+const LABEL_REMEDY: &str =
+    "write terms like tier=gpu, tier!=gpu, tier in (a,b), tier notin (a,b), tier, !tier";
+const FIELD_REMEDY: &str = "write terms like name=web; fields are name, project, cluster_id, created_by, spec.platform.type, \
      status.phase, status.health";
 
 /// Conditions on labels, as kubectl's `-l` takes them.
@@ -130,8 +130,7 @@ fn split_terms(text: &str) -> Vec<&str> {
 }
 
 fn label_test(term: &str) -> Result<LabelTest, SelectorError> {
-    let fault =
-        |problem| SelectorError { term: term.to_owned(), problem, remedy: LABEL_REMEDY };
+    let fault = |problem| SelectorError { term: term.to_owned(), problem, remedy: LABEL_REMEDY };
     let test = |key: &str, rule| {
         let key = key.trim();
         let fits = !key.is_empty()
@@ -220,8 +219,7 @@ impl FieldTest {
 }
 
 fn field_test(term: &str) -> Result<FieldTest, SelectorError> {
-    let fault =
-        |problem| SelectorError { term: term.to_owned(), problem, remedy: FIELD_REMEDY };
+    let fault = |problem| SelectorError { term: term.to_owned(), problem, remedy: FIELD_REMEDY };
     let (name, value, equal) = if let Some((name, value)) = term.split_once("!=") {
         (name, value, false)
     } else if let Some((name, value)) = term.split_once("==").or_else(|| term.split_once('=')) {

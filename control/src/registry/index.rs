@@ -11,10 +11,7 @@ use std::{
 use muster_model::{Timestamp, store::Revision};
 use uuid::Uuid;
 
-use super::{
-    filter::Filter,
-    keys::Kind,
-};
+use super::{filter::Filter, keys::Kind};
 
 /// What the index knows of one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -176,7 +173,9 @@ impl Table {
             let quick = (filter.include_deleted || !row.deleting)
                 && filter.cluster.is_none_or(|cluster| cluster == row.cluster)
                 && filter.phase.is_none_or(|phase| std::ptr::eq(phase, row.phase) || phase == row.phase)
-                && filter.health.is_none_or(|health| std::ptr::eq(health, row.health) || health == row.health);
+                && filter
+                    .health
+                    .is_none_or(|health| std::ptr::eq(health, row.health) || health == row.health);
             if !quick || !filter.wants_rest(summary) {
                 continue;
             }
@@ -229,10 +228,7 @@ impl Index {
 
     pub(super) fn find(&self, kind: Kind, filter: &Filter, start: Start, limit: usize) -> Found {
         let (items, total, more) = self.table(kind).find(filter, start, limit);
-        let next = items
-            .last()
-            .filter(|_| more)
-            .map(|last| Cursor { at: last.created_at, id: last.id });
+        let next = items.last().filter(|_| more).map(|last| Cursor { at: last.created_at, id: last.id });
         Found { items, total, next, revision: self.revision }
     }
 
@@ -273,14 +269,18 @@ impl Index {
 
     /// Objects whose status is due at `now`, at most `limit`.
     pub(super) fn due(&self, now: Timestamp, limit: usize) -> Vec<(Kind, Uuid)> {
-        self.due.iter().take_while(|(at, ..)| *at <= now).take(limit).map(|(_, kind, id)| (*kind, *id)).collect()
+        self.due
+            .iter()
+            .take_while(|(at, ..)| *at <= now)
+            .take(limit)
+            .map(|(_, kind, id)| (*kind, *id))
+            .collect()
     }
 
     /// Objects that are being deleted, at most `limit`.
     pub(super) fn deleting(&self, kind: Kind, limit: usize) -> Vec<Uuid> {
         self.table(kind).deleting.iter().take(limit).copied().collect()
     }
-
 }
 
 #[cfg(test)]

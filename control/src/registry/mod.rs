@@ -213,7 +213,13 @@ impl Registry {
     }
 
     /// A page of a list. Fails when the index cannot be trusted to be recent.
-    pub fn list(&self, kind: Kind, filter: &Filter, start: Start, limit: usize) -> Result<Found, RegistryError> {
+    pub fn list(
+        &self,
+        kind: Kind,
+        filter: &Filter,
+        start: Start,
+        limit: usize,
+    ) -> Result<Found, RegistryError> {
         if !self.is_live() {
             return Err(RegistryError::Stalled);
         }
@@ -280,7 +286,9 @@ impl Registry {
             }
         }
         let stored = self.read::<N>(id).await?.ok_or(RegistryError::NotFound { kind: N::KIND })?;
-        let Some(secrets) = see(stored.object.project(), stored.object.is_deleting()) else { return Err(missing) };
+        let Some(secrets) = see(stored.object.project(), stored.object.is_deleting()) else {
+            return Err(missing);
+        };
         Ok((self.render(&stored, secrets), stored.version))
     }
 

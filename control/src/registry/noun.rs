@@ -17,7 +17,9 @@ use uuid::Uuid;
 use super::{RegistryError, keys, keys::Kind};
 
 /// An object with a name, a generation and a status.
-pub trait Noun: std::fmt::Debug + Serialize + DeserializeOwned + Clone + PartialEq + Send + Sync + 'static {
+pub trait Noun:
+    std::fmt::Debug + Serialize + DeserializeOwned + Clone + PartialEq + Send + Sync + 'static
+{
     const KIND: Kind;
     type Status: std::fmt::Debug + Serialize + DeserializeOwned + Clone + PartialEq + Send + Sync + 'static;
 

@@ -13,8 +13,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{
-    Registry, RegistryError,
-    keys,
+    Registry, RegistryError, keys,
     noun::{NodePool, Noun, Stored},
     write,
 };
@@ -105,8 +104,9 @@ impl Operation {
         if status.phase == Phase::Failed {
             return Some((OperationState::Failed, status.message));
         }
-        (status.phase == Phase::Ready && status.ready_nodes.or(status.current_nodes) == Some(self.target_nodes))
-            .then(|| (OperationState::Succeeded, format!("{} nodes are ready", self.target_nodes)))
+        (status.phase == Phase::Ready
+            && status.ready_nodes.or(status.current_nodes) == Some(self.target_nodes))
+        .then(|| (OperationState::Succeeded, format!("{} nodes are ready", self.target_nodes)))
     }
 }
 
@@ -178,7 +178,8 @@ impl Registry {
         operation.message = message;
         operation.done = true;
         operation.finished_at = Some(self.shared.clock.now());
-        let txn = Txn::new().expect(&key, Expect::Modified(entry.modified)).put(&key, write::encode(&operation));
+        let txn =
+            Txn::new().expect(&key, Expect::Modified(entry.modified)).put(&key, write::encode(&operation));
         if let Committed::Done { revision } = self.shared.store.commit(txn).await? {
             self.shared.caught_up(revision).await;
         }

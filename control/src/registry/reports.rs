@@ -61,9 +61,7 @@ impl Registry {
                 ReportError::Ahead { observed, current } => RegistryError::Ahead { observed, current },
             })?;
             admit(stored.object.project(), &parsed.value.controller_name)?;
-            if let Some((stored, report)) =
-                self.try_report::<N>(context, &stored, parsed.value).await?
-            {
+            if let Some((stored, report)) = self.try_report::<N>(context, &stored, parsed.value).await? {
                 let audit = AuditNote {
                     project: stored.object.project().to_owned(),
                     name: stored.object.name().to_owned(),
@@ -118,8 +116,7 @@ impl Registry {
         match shared.store.commit(txn).await? {
             Committed::Done { revision } => {
                 shared.caught_up(revision).await;
-                let stored =
-                    Stored { status: Some(record), status_version: revision, ..stored.clone() };
+                let stored = Stored { status: Some(record), status_version: revision, ..stored.clone() };
                 if stored.object.is_deleting() {
                     super::timer::finish_deletion::<N>(shared, id).await?;
                 }

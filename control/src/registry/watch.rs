@@ -40,9 +40,15 @@ pub type Sight = Box<dyn Fn(&str) -> Secrets + Send + Sync>;
 /// What a watch delivers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WatchItem {
-    Object { change: Change, revision: Revision, text: Bytes },
+    Object {
+        change: Change,
+        revision: Revision,
+        text: Bytes,
+    },
     /// Everything up to here was delivered.
-    Bookmark { revision: Revision },
+    Bookmark {
+        revision: Revision,
+    },
 }
 
 /// One watch. Dropping it ends it.
@@ -63,7 +69,10 @@ pub struct Watch {
 
 impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watch").field("kind", &self.kind).field("cursor", &self.cursor).finish_non_exhaustive()
+        f.debug_struct("Watch")
+            .field("kind", &self.kind)
+            .field("cursor", &self.cursor)
+            .finish_non_exhaustive()
     }
 }
 
@@ -131,7 +140,8 @@ impl Watch {
                 }
                 continue;
             }
-            let events = self.shared.ring.read().unwrap_or_else(PoisonError::into_inner).after(self.cursor, BATCH);
+            let events =
+                self.shared.ring.read().unwrap_or_else(PoisonError::into_inner).after(self.cursor, BATCH);
             match events {
                 None => self.open_history_if_needed().await?,
                 Some(events) if events.is_empty() => {
@@ -222,7 +232,8 @@ impl Watch {
         if self.cursor >= start {
             return Ok(());
         }
-        let stream = self.shared.store.watch(keys::ROOT, self.cursor).await.map_err(|error| self.gone(error))?;
+        let stream =
+            self.shared.store.watch(keys::ROOT, self.cursor).await.map_err(|error| self.gone(error))?;
         self.history = Some(stream);
         Ok(())
     }
@@ -308,10 +319,7 @@ impl Event {
             Change::Deleted => Revision(self.revision.0.saturating_sub(1)),
             Change::Added | Change::Modified => self.revision,
         };
-        self.texts[place]
-            .get_or_try_init(|| shared.text_at(self.kind, self.id, at, secrets))
-            .await
-            .cloned()
+        self.texts[place].get_or_try_init(|| shared.text_at(self.kind, self.id, at, secrets)).await.cloned()
     }
 }
 

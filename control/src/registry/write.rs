@@ -114,10 +114,9 @@ impl Registry {
             Committed::Refused { failed: 2, .. } if parent.is_some() => Err(RegistryError::Busy),
             Committed::Refused { .. } => match &context.idempotency {
                 // The same request was carried out between our look and our commit.
-                Some(key) => Replay::find::<N>(shared, key)
-                    .await?
-                    .map(Written::replayed)
-                    .ok_or(RegistryError::Busy),
+                Some(key) => {
+                    Replay::find::<N>(shared, key).await?.map(Written::replayed).ok_or(RegistryError::Busy)
+                }
                 None => Err(RegistryError::Busy),
             },
         }

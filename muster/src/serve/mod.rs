@@ -61,9 +61,12 @@ async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
 
     let metrics = Metrics::new();
     let opened = store::open(settings, &data_dir, &clock).await?;
-    let metered = Arc::new(MeteredStore::new(Arc::clone(&opened.store), Arc::clone(&metrics), Arc::clone(&clock)));
-    let options = RegistryOptions { exclusive: opened.exclusive, default_lease: settings.parsed("status.lease")? };
-    let registry = Registry::open(metered, Arc::clone(&clock), options).await.context("cannot load the registry")?;
+    let metered =
+        Arc::new(MeteredStore::new(Arc::clone(&opened.store), Arc::clone(&metrics), Arc::clone(&clock)));
+    let options =
+        RegistryOptions { exclusive: opened.exclusive, default_lease: settings.parsed("status.lease")? };
+    let registry =
+        Registry::open(metered, Arc::clone(&clock), options).await.context("cannot load the registry")?;
     metrics.register(Box::new(PoolCollector::new(Arc::clone(&registry))));
     let audit = AuditLog::open(AuditOptions {
         directory: data_dir.join("audit"),

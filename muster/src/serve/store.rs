@@ -18,7 +18,11 @@ pub(super) struct Opened {
     pub(super) exclusive: bool,
 }
 
-pub(super) async fn open(settings: &Settings, data_dir: &Path, clock: &Arc<dyn Clock>) -> anyhow::Result<Opened> {
+pub(super) async fn open(
+    settings: &Settings,
+    data_dir: &Path,
+    clock: &Arc<dyn Clock>,
+) -> anyhow::Result<Opened> {
     let name = settings.text("store");
     let target = match name.as_str() {
         "memory" => return Ok(Opened { store: Arc::new(Memory::default()), exclusive: true }),
@@ -31,7 +35,9 @@ pub(super) async fn open(settings: &Settings, data_dir: &Path, clock: &Arc<dyn C
     options.etcd.root = settings.text("store-root");
     options.etcd.tls = etcd_tls(settings)?;
     options.etcd.user = etcd_user(settings)?;
-    let store = muster_store::open(&target, options).await.with_context(|| format!("cannot open the store {name}"))?;
+    let store = muster_store::open(&target, options)
+        .await
+        .with_context(|| format!("cannot open the store {name}"))?;
     Ok(Opened { store, exclusive })
 }
 
@@ -39,7 +45,9 @@ fn etcd_tls(settings: &Settings) -> anyhow::Result<Option<Tls>> {
     let read = |path: &str| -> anyhow::Result<Option<Vec<u8>>> {
         settings
             .optional(path)
-            .map(|file| std::fs::read(&file).with_context(|| format!("cannot read {file}, the setting {path}")))
+            .map(|file| {
+                std::fs::read(&file).with_context(|| format!("cannot read {file}, the setting {path}"))
+            })
             .transpose()
     };
     let (ca, certificate, key) = (read("etcd.ca")?, read("etcd.certificate")?, read("etcd.key")?);

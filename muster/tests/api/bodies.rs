@@ -47,7 +47,8 @@ async fn refuses(world: &World, cases: &[(Value, &str)]) {
         assert_eq!(reply.status, 400, "{spec} was not refused: {}", reply.body);
         let reply = reply.refused(400, "VALIDATION_ERROR");
         let fields = reply.body["error"]["fields"].as_array().expect("fields are listed");
-        let named = fields.iter().any(|fault| fault["path"].as_str().is_some_and(|path| path.contains(field)));
+        let named =
+            fields.iter().any(|fault| fault["path"].as_str().is_some_and(|path| path.contains(field)));
         assert!(named, "{field} is not named for {spec}: {}", reply.body);
     }
     assert_eq!(user.get(&path).await.expect(200).body["total"], 0, "nothing was stored");
@@ -125,7 +126,9 @@ async fn api_n19_cluster_ids_that_are_missing_or_wrong(world: World) {
     let unknown = "11111111-1111-4111-8111-111111111111";
     let body = json!({"name": "p", "spec": gcp_spec()});
     for id in [Value::Null, json!("x"), json!(unknown)] {
-        user.post("/api/v1/nodepools", &set(body.clone(), "/cluster_id", id)).await.refused(400, "VALIDATION_ERROR");
+        user.post("/api/v1/nodepools", &set(body.clone(), "/cluster_id", id))
+            .await
+            .refused(400, "VALIDATION_ERROR");
     }
     user.post(&format!("/api/v1/clusters/{unknown}/nodepools"), &body).await.refused(404, "NOT_FOUND");
 }
@@ -188,7 +191,9 @@ async fn api_n25_bounds_in_the_wrong_order(world: World) {
 }
 
 async fn api_n26_bounds_out_of_range(world: World) {
-    let case = |field: &str, value: Value| (set(gcp_spec(), &format!("/autoscaling/{field}"), value), "spec.autoscaling");
+    let case = |field: &str, value: Value| {
+        (set(gcp_spec(), &format!("/autoscaling/{field}"), value), "spec.autoscaling")
+    };
     refuses(
         &world,
         &[
@@ -237,12 +242,17 @@ async fn api_n30_sizes_out_of_range(world: World) {
 async fn api_n32_targets_out_of_range(world: World) {
     let spec = |field: &str, value: u32| set(gcp_spec(), &format!("/autoscaling/{field}"), value.into());
     let target = "autoscaling.targetCPUUtilization";
-    refuses(&world, &[(spec("targetCPUUtilization", 0), target), (spec("targetCPUUtilization", 101), target)]).await;
+    refuses(
+        &world,
+        &[(spec("targetCPUUtilization", 0), target), (spec("targetCPUUtilization", 101), target)],
+    )
+    .await;
     takes(&world, &[spec("targetMemoryUtilization", 80)]).await;
 }
 
 async fn api_n34_disks_that_are_too_small(world: World) {
-    let spec = |kind: &str, field: &str, value: Value| json!({"platform": {"type": kind, kind: {field: value}}});
+    let spec =
+        |kind: &str, field: &str, value: Value| json!({"platform": {"type": kind, kind: {field: value}}});
     refuses(
         &world,
         &[
@@ -293,5 +303,9 @@ async fn api_n37_taints(world: World) {
 
 async fn api_n38_labels(world: World) {
     let label = |key: &str, value: &str| (set(gcp_spec(), "/labels", json!({key: value})), "labels");
-    refuses(&world, &[label("a/b/c", "x"), label("a", &"x".repeat(64)), label("kubernetes.io/hostname", "x")]).await;
+    refuses(
+        &world,
+        &[label("a/b/c", "x"), label("a", &"x".repeat(64)), label("kubernetes.io/hostname", "x")],
+    )
+    .await;
 }

@@ -80,19 +80,37 @@ impl Etcd {
             .args(["etcd", "etcdctl"])
             .output()
             .expect("scripts/peers/build.sh can be run");
-        assert!(built.status.success(), "etcd could not be built: {}", String::from_utf8_lossy(&built.stderr));
+        assert!(
+            built.status.success(),
+            "etcd could not be built: {}",
+            String::from_utf8_lossy(&built.stderr)
+        );
         let binaries = String::from_utf8(built.stdout).expect("a path").trim().to_owned();
         let directory = tempfile::tempdir().expect("a temporary directory");
         let data = directory.path().join("data");
-        let free = || TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port();
+        let free =
+            || TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port();
         let (client, peer) = (format!("127.0.0.1:{}", free()), format!("http://127.0.0.1:{}", free()));
         let url = format!("http://{client}");
         let (process, _) = run(
             &[
-                &format!("{binaries}/etcd"), "--name", "m1", "--data-dir", data.to_str().expect("UTF-8"),
-                "--listen-client-urls", &url, "--advertise-client-urls", &url,
-                "--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer,
-                "--initial-cluster", &format!("m1={peer}"), "--log-level", "error",
+                &format!("{binaries}/etcd"),
+                "--name",
+                "m1",
+                "--data-dir",
+                data.to_str().expect("UTF-8"),
+                "--listen-client-urls",
+                &url,
+                "--advertise-client-urls",
+                &url,
+                "--listen-peer-urls",
+                &peer,
+                "--initial-advertise-peer-urls",
+                &peer,
+                "--initial-cluster",
+                &format!("m1={peer}"),
+                "--log-level",
+                "error",
             ],
             &[],
         );
@@ -281,7 +299,13 @@ impl Caller {
         self.send(self.request("PATCH", path).json(body)).await
     }
 
-    pub(crate) async fn raw(&self, method: &str, path: &str, kind: &str, body: impl Into<reqwest::Body>) -> Reply {
+    pub(crate) async fn raw(
+        &self,
+        method: &str,
+        path: &str,
+        kind: &str,
+        body: impl Into<reqwest::Body>,
+    ) -> Reply {
         self.send(self.request(method, path).header("content-type", kind).body(body)).await
     }
 

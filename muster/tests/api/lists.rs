@@ -43,7 +43,9 @@ async fn api_n50_wrong_methods_name_the_right_ones(world: World) {
 
 async fn api_n52_limits_and_offsets_are_checked(world: World) {
     let user = world.user();
-    for query in ["limit=0", "limit=-1", "limit=101", "limit=abc", "limit=1e2", "offset=-1", "offset=abc", "limt=5"] {
+    for query in
+        ["limit=0", "limit=-1", "limit=101", "limit=abc", "limit=1e2", "offset=-1", "offset=abc", "limt=5"]
+    {
         user.get(&format!("/api/v1/nodepools?{query}")).await.refused(400, "VALIDATION_ERROR");
         user.get(&format!("/api/v1/clusters?{query}")).await.refused(400, "VALIDATION_ERROR");
     }
@@ -66,7 +68,9 @@ async fn api_n55_the_order_is_stable(world: World) {
     for reply in futures_join(all).await {
         reply.expect(201);
     }
-    let order = |body: &Value| body["nodepools"].as_array().unwrap().iter().map(|p| p["id"].to_string()).collect::<Vec<_>>();
+    let order = |body: &Value| {
+        body["nodepools"].as_array().unwrap().iter().map(|p| p["id"].to_string()).collect::<Vec<_>>()
+    };
     let first = order(&user.get("/api/v1/nodepools").await.expect(200).body);
     assert_eq!(first.len(), 12);
     for _ in 0..3 {
@@ -101,7 +105,12 @@ async fn api_n56_filters_match_exactly_and_are_counted(world: World) {
     for query in ["status=ready", "status=Bogus", "health=healthy", "status="] {
         user.get(&format!("/api/v1/nodepools?{query}")).await.refused(400, "VALIDATION_ERROR");
     }
-    for (query, total) in [("health=Healthy", 1), ("status=Ready&health=Healthy", 1), ("status=Ready&health=Unknown", 0), ("status=Pending", 1)] {
+    for (query, total) in [
+        ("health=Healthy", 1),
+        ("status=Ready&health=Healthy", 1),
+        ("status=Ready&health=Unknown", 0),
+        ("status=Pending", 1),
+    ] {
         let body = user.get(&format!("/api/v1/nodepools?{query}")).await.expect(200).body;
         assert_eq!(body["total"], total, "{query}");
         assert_eq!(body["nodepools"].as_array().unwrap().len(), usize::try_from(total).unwrap());
@@ -110,7 +119,13 @@ async fn api_n56_filters_match_exactly_and_are_counted(world: World) {
 
 async fn api_n58_odd_paths_are_not_redirected(world: World) {
     let user = world.user();
-    for path in ["/api/v1/nodepools/", "/api/v1//nodepools", "/api/v1/nodepools/%2e%2e", "/api/v1/nodepools/a%2fb", "/api/v2/nodepools"] {
+    for path in [
+        "/api/v1/nodepools/",
+        "/api/v1//nodepools",
+        "/api/v1/nodepools/%2e%2e",
+        "/api/v1/nodepools/a%2fb",
+        "/api/v2/nodepools",
+    ] {
         user.get(path).await.refused(404, "NOT_FOUND");
         let body = json!({"name": "x"});
         let reply = user.post(path, &body).await;
@@ -130,13 +145,24 @@ async fn cursors_label_and_field_selectors(world: World) {
     loop {
         let body = user.get(&path).await.expect(200).body;
         assert!(body["revision"].is_string());
-        seen.extend(body["nodepools"].as_array().unwrap().iter().map(|p| p["name"].as_str().unwrap().to_owned()));
+        seen.extend(
+            body["nodepools"].as_array().unwrap().iter().map(|p| p["name"].as_str().unwrap().to_owned()),
+        );
         let Some(cursor) = body["next_cursor"].as_str() else { break };
         path = format!("/api/v1/nodepools?limit=2&cursor={cursor}");
     }
     assert_eq!(seen, ["p4", "p3", "p2", "p1", "p0"]);
-    for (query, total) in [("labelSelector=tier%3Dgpu", 3), ("labelSelector=tier%20notin%20(gpu)", 2), ("fieldSelector=name%3Dp1", 1), ("name=p3", 1)] {
-        assert_eq!(user.get(&format!("/api/v1/nodepools?{query}")).await.expect(200).body["total"], total, "{query}");
+    for (query, total) in [
+        ("labelSelector=tier%3Dgpu", 3),
+        ("labelSelector=tier%20notin%20(gpu)", 2),
+        ("fieldSelector=name%3Dp1", 1),
+        ("name=p3", 1),
+    ] {
+        assert_eq!(
+            user.get(&format!("/api/v1/nodepools?{query}")).await.expect(200).body["total"],
+            total,
+            "{query}"
+        );
     }
     user.get("/api/v1/nodepools?cursor=made-up").await.refused(400, "VALIDATION_ERROR");
     user.get("/api/v1/nodepools?fieldSelector=colour%3Dred").await.refused(400, "VALIDATION_ERROR");

@@ -39,7 +39,10 @@ async fn api_r1_health_needs_no_identity(world: World) {
 
 async fn api_r2_an_empty_list(world: World) {
     let body = world.user().get("/api/v1/clusters").await.expect(200).body;
-    assert_eq!((&body["clusters"], &body["total"], &body["limit"], &body["offset"]), (&json!([]), &json!(0), &json!(50), &json!(0)));
+    assert_eq!(
+        (&body["clusters"], &body["total"], &body["limit"], &body["offset"]),
+        (&json!([]), &json!(0), &json!(50), &json!(0))
+    );
 }
 
 async fn api_r3_a_minimal_cluster(world: World) {
@@ -82,9 +85,14 @@ async fn api_r6_a_report_makes_a_cluster_ready(world: World) {
     let id = user.cluster("c").await;
     let body = json!({"spec": {"platform": {"type": "gcp", "gcp": {"region": "us-east1"}}}});
     user.put(&format!("/api/v1/clusters/{id}"), &body).await.expect(200);
-    user.report(&format!("clusters/{id}"), &report("example-controller", 2, ("Available", "True"))).await.expect(200);
+    user.report(&format!("clusters/{id}"), &report("example-controller", 2, ("Available", "True")))
+        .await
+        .expect(200);
     let body = user.get(&format!("/api/v1/clusters/{id}")).await.expect(200).body;
-    assert_eq!((&body["status"]["phase"], &body["status"]["observed_generation"]), (&json!("Ready"), &json!(2)));
+    assert_eq!(
+        (&body["status"]["phase"], &body["status"]["observed_generation"]),
+        (&json!("Ready"), &json!(2))
+    );
 }
 
 async fn api_r7_a_user_cannot_report(world: World) {
@@ -108,7 +116,8 @@ async fn api_r9_what_is_no_id_is_refused(world: World) {
 }
 
 async fn api_r10_what_is_no_json_is_refused(world: World) {
-    let reply = world.user().raw("POST", "/api/v1/clusters", "application/json", r#"{"invalid": json}"#).await;
+    let reply =
+        world.user().raw("POST", "/api/v1/clusters", "application/json", r#"{"invalid": json}"#).await;
     reply.refused(400, "VALIDATION_ERROR");
 }
 
@@ -134,9 +143,17 @@ async fn api_r12_clusters_can_be_deleted(world: World) {
 
 #[track_caller]
 fn has_the_seeds_fields(body: &Value) {
-    for field in
-        ["id", "name", "cluster_id", "generation", "resource_version", "spec", "created_at", "updated_at", "created_by"]
-    {
+    for field in [
+        "id",
+        "name",
+        "cluster_id",
+        "generation",
+        "resource_version",
+        "spec",
+        "created_at",
+        "updated_at",
+        "created_by",
+    ] {
         assert!(!body[field].is_null(), "{field} is missing in {body}");
     }
 }
@@ -170,7 +187,10 @@ async fn api_r15_the_status_filter(world: World) {
     user.pool(&cluster, "pending").await;
     user.report(&format!("nodepools/{ready}"), &report("k", 1, ("Available", "True"))).await.expect(200);
     let body = user.get("/api/v1/nodepools?limit=10&status=Ready").await.expect(200).body;
-    assert_eq!((&body["limit"], &body["total"], &body["nodepools"][0]["id"]), (&json!(10), &json!(1), &json!(ready)));
+    assert_eq!(
+        (&body["limit"], &body["total"], &body["nodepools"][0]["id"]),
+        (&json!(10), &json!(1), &json!(ready))
+    );
 }
 
 async fn api_r16_the_nested_list(world: World) {
@@ -201,7 +221,10 @@ async fn api_r18_the_seeds_replace(world: World) {
     let body = json!({"name": "worker-pool-1-updated", "spec": {"platform": {"type": "gcp",
         "gcp": {"machineType": "n1-standard-8", "diskSize": 200}}, "nodeCount": 5}});
     let reply = user.put(&format!("/api/v1/nodepools/{pool}"), &body).await.expect(200);
-    assert_eq!((&reply.body["generation"], &reply.body["spec"], &reply.body["name"]), (&json!(2), &body["spec"], &body["name"]));
+    assert_eq!(
+        (&reply.body["generation"], &reply.body["spec"], &reply.body["name"]),
+        (&json!(2), &body["spec"], &body["name"])
+    );
 }
 
 async fn api_r19_the_seeds_report(world: World) {
@@ -237,7 +260,10 @@ async fn api_r21_names_are_unique_in_a_cluster(world: World) {
     user.pool(&a, "production-workers").await;
     let body = json!({"name": "production-workers", "spec": gcp_spec()});
     let reply = user.post(&format!("/api/v1/clusters/{a}/nodepools"), &body).await.refused(409, "CONFLICT");
-    assert_eq!(reply.body["error"]["message"], "NodePool with name 'production-workers' already exists in cluster");
+    assert_eq!(
+        reply.body["error"]["message"],
+        "NodePool with name 'production-workers' already exists in cluster"
+    );
     user.pool(&b, "production-workers").await;
 }
 
@@ -267,7 +293,10 @@ async fn api_r23_aggregation(world: World) {
     failing["last_error"] = json!({"errorType": "Transient", "message": "quota"});
     user.report(&path, &failing).await.expect(200);
     let failed = status().await;
-    assert_eq!((&failed["phase"], &failed["reason"]), (&json!("Progressing"), &json!("ControllersWithErrors")));
+    assert_eq!(
+        (&failed["phase"], &failed["reason"]),
+        (&json!("Progressing"), &json!("ControllersWithErrors"))
+    );
 }
 
 async fn api_r24_pages_are_disjoint(world: World) {
@@ -288,7 +317,9 @@ async fn api_r25_others_objects_are_not_found(world: World) {
     let (user, other) = (world.user(), world.user());
     let cluster = user.cluster("c").await;
     let pool = user.pool(&cluster, "p").await;
-    for path in [format!("clusters/{cluster}"), format!("nodepools/{pool}"), format!("nodepools/{pool}/status")] {
+    for path in
+        [format!("clusters/{cluster}"), format!("nodepools/{pool}"), format!("nodepools/{pool}/status")]
+    {
         other.get(&format!("/api/v1/{path}")).await.refused(404, "NOT_FOUND");
     }
     let body = other.get(&format!("/api/v1/nodepools?clusterId={cluster}")).await.expect(200).body;

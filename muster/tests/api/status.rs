@@ -39,7 +39,11 @@ async fn api_n61_reports_that_are_refused(world: World) {
     for bad in [
         set(good.clone(), "/conditions", Value::Null),
         report("k", 1, ("Available", "Yes")),
-        set(good.clone(), "/conditions", json!([{"type": "Ready", "status": "True", "lastTransitionTime": "yesterday"}])),
+        set(
+            good.clone(),
+            "/conditions",
+            json!([{"type": "Ready", "status": "True", "lastTransitionTime": "yesterday"}]),
+        ),
         set(good, "/metadata", json!({"big": "x".repeat((1 << 20) - 2_000)})),
     ] {
         user.report(&path, &bad).await.refused(400, "VALIDATION_ERROR");
@@ -145,7 +149,8 @@ async fn watches_deliver_in_order_and_resume(world: World) {
     assert_eq!(types, ["MODIFIED", "MODIFIED", "DELETED"]);
     assert_eq!(events[0]["object"]["spec"]["nodeCount"], 4);
     assert_eq!(events[1]["object"]["status"]["phase"], "Ready");
-    let revisions: Vec<u64> = events.iter().map(|e| e["revision"].as_str().unwrap().parse().unwrap()).collect();
+    let revisions: Vec<u64> =
+        events.iter().map(|e| e["revision"].as_str().unwrap().parse().unwrap()).collect();
     assert!(revisions.is_sorted(), "{revisions:?}");
     let rest = watched(&user, &format!("resource_version={}", revisions[1]), 1).await;
     assert_eq!(rest[0], events[2]);

@@ -51,14 +51,17 @@ async fn api_n5_an_owner_cannot_report(world: World) {
     let cluster = user.cluster("c").await;
     let pool = user.pool(&cluster, "p").await;
     let path = format!("/api/v1/nodepools/{pool}");
-    user.put(&format!("{path}/status"), &report("k", 1, ("Available", "True"))).await.refused(403, "FORBIDDEN");
+    user.put(&format!("{path}/status"), &report("k", 1, ("Available", "True")))
+        .await
+        .refused(403, "FORBIDDEN");
     assert_eq!(user.get(&path).await.expect(200).body["status"]["phase"], "Pending");
 }
 
 async fn api_n6_a_suffix_gives_no_rights(world: World) {
     let cluster = world.user().cluster("c").await;
     let body = json!({"name": "p", "spec": gcp_spec()});
-    let reply = world.named("x@system.local").post(&format!("/api/v1/clusters/{cluster}/nodepools"), &body).await;
+    let reply =
+        world.named("x@system.local").post(&format!("/api/v1/clusters/{cluster}/nodepools"), &body).await;
     reply.refused(404, "NOT_FOUND");
 }
 
@@ -70,7 +73,9 @@ async fn api_n39_a_stale_if_match(world: World) {
     let tag = first.header("etag").to_owned();
     let body = json!({"spec": set(gcp_spec(), "/nodeCount", 4.into())});
     // A report in between must not break the tag.
-    user.report(path.trim_start_matches("/api/v1/"), &report("k", 1, ("Available", "True"))).await.expect(200);
+    user.report(path.trim_start_matches("/api/v1/"), &report("k", 1, ("Available", "True")))
+        .await
+        .expect(200);
     let second = user.and("if-match", &tag).put(&path, &body).await.expect(200);
     assert_ne!(second.header("etag"), tag);
     let stale = json!({"spec": set(gcp_spec(), "/nodeCount", 5.into())});
@@ -140,7 +145,8 @@ async fn api_n48_what_cannot_change(world: World) {
     let user = world.user();
     let (a, b) = (user.cluster("a").await, user.cluster("b").await);
     let path = format!("/api/v1/nodepools/{}", user.pool(&a, "p").await);
-    let platform = json!({"spec": {"platform": {"type": "aws", "aws": {"instanceType": "m5.xlarge"}}, "nodeCount": 3}});
+    let platform =
+        json!({"spec": {"platform": {"type": "aws", "aws": {"instanceType": "m5.xlarge"}}, "nodeCount": 3}});
     user.put(&path, &platform).await.refused(400, "VALIDATION_ERROR");
     user.put(&path, &json!({"cluster_id": b, "spec": gcp_spec()})).await.refused(400, "VALIDATION_ERROR");
 }
@@ -183,7 +189,11 @@ async fn api_n76_secrets_are_hidden_from_others(world: World) {
     let spec = json!({"platform": {"type": "gcp"}, "serviceAccountSigningKey": "c2VjcmV0LWtleQ=="});
     let reply = user.post("/api/v1/clusters", &json!({"name": "c", "spec": spec})).await.expect(201);
     let path = format!("/api/v1/clusters/{}", reply.id());
-    for body in [reply.body, user.get(&path).await.expect(200).body, user.get("/api/v1/clusters").await.expect(200).body] {
+    for body in [
+        reply.body,
+        user.get(&path).await.expect(200).body,
+        user.get("/api/v1/clusters").await.expect(200).body,
+    ] {
         assert!(!body.to_string().contains("c2VjcmV0LWtleQ"), "{body}");
     }
     let seen = world.controller().get(&path).await.expect(200).body.to_string();
@@ -202,7 +212,8 @@ async fn chosen_ids_and_dry_runs(world: World) {
     user.get(&path).await.refused(404, "NOT_FOUND");
     assert_eq!(new.put(&path, &body).await.expect(201).id(), id.to_string());
     new.put(&path, &set(body, "/name", "another".into())).await.refused(409, "CONFLICT");
-    let dry = user.patch(&format!("{path}?dryRun=true"), &json!({"spec": {"nodeCount": 9}})).await.expect(200);
+    let dry =
+        user.patch(&format!("{path}?dryRun=true"), &json!({"spec": {"nodeCount": 9}})).await.expect(200);
     assert_eq!(dry.body["spec"]["nodeCount"], 9);
     assert_eq!(user.get(&path).await.expect(200).body["spec"]["nodeCount"], 3);
 }
@@ -220,9 +231,6 @@ async fn scaling_answers_an_operation(world: World) {
     let mut done = report("k", 2, ("Available", "True"));
     done["metadata"] = json!({"active_nodes": 5});
     user.report(&format!("nodepools/{pool}"), &done).await.expect(200);
-    crate::faults::until(|| async {
-        user.get(&place).await.expect(200).body["state"] == "Succeeded"
-    })
-    .await;
+    crate::faults::until(|| async { user.get(&place).await.expect(200).body["state"] == "Succeeded" }).await;
     world.user().get(&place).await.refused(404, "NOT_FOUND");
 }

@@ -116,7 +116,8 @@ async fn update(
         cluster.apply(parsed.value, context.now);
         Ok((cluster, parsed.warnings))
     };
-    let guard = |version: muster_model::store::Revision| preconditions.check_write(&version.to_string()).is_ok();
+    let guard =
+        |version: muster_model::store::Revision| preconditions.check_write(&version.to_string()).is_ok();
     let written = call.app.registry.update(&context, id, &guard, change, |txn, _| txn).await?;
     Ok(call.written(written, StatusCode::OK))
 }
@@ -138,7 +139,8 @@ async fn delete_at(call: &Call, id: Uuid) -> Result<(Response, Done), ApiError> 
     query.finish()?;
     call.check_object::<Cluster>(Verb::Delete, id).await?;
     let context = call.context(&[], dry_run)?;
-    let guard = |version: muster_model::store::Revision| preconditions.check_write(&version.to_string()).is_ok();
+    let guard =
+        |version: muster_model::store::Revision| preconditions.check_write(&version.to_string()).is_ok();
     let force = if force { Force::Yes } else { Force::No };
     let deleted = call
         .app

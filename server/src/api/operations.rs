@@ -41,10 +41,14 @@ async fn scale_to(call: &Call, id: Uuid, body: Body) -> Result<(Response, Done),
     let nodes = read_size(&Call::json(&bytes)?).map_err(|faults| ApiError::validation(&faults))?;
     let registry = &call.app.registry;
     if let Some(operation) = registry.replayed_operation(&context).await? {
-        return Ok((answer(&operation), Done { note: muster_control::registry::AuditNote::default(), audited: false }));
+        return Ok((
+            answer(&operation),
+            Done { note: muster_control::registry::AuditNote::default(), audited: false },
+        ));
     }
     let cluster = cluster_of(call, id).await?;
-    let scope = PoolContext { cluster_id: None, cluster: cluster.as_ref().map(|cluster| &cluster.object.spec) };
+    let scope =
+        PoolContext { cluster_id: None, cluster: cluster.as_ref().map(|cluster| &cluster.object.spec) };
     let change = |stored: &Stored<NodePool>| {
         let patch = json!({ "spec": { "nodeCount": nodes } });
         let parsed = stored.object.merge_patch(&patch, &scope)?;
@@ -55,9 +59,8 @@ async fn scale_to(call: &Call, id: Uuid, body: Body) -> Result<(Response, Done),
     let operation_id = Uuid::now_v7();
     let make = |pool: &NodePool| Operation::scale(operation_id, pool, nodes, &context.actor, context.now);
     let guard = |version: Revision| preconditions.check_write(&version.to_string()).is_ok();
-    let written = registry
-        .update(&context, id, &guard, change, |txn, pool| make(pool).attach(&context, txn))
-        .await?;
+    let written =
+        registry.update(&context, id, &guard, change, |txn, pool| make(pool).attach(&context, txn)).await?;
     let operation = make(&written.stored.object);
     if dry_run {
         return Ok((answer(&operation), Done { note: written.audit, audited: false }));
@@ -107,7 +110,8 @@ pub async fn read(call: Call, Path(id): Path<String>) -> Result<Response, ApiErr
 /// `GET /api/v1/operations`
 pub async fn list(call: Call) -> Result<Response, ApiError> {
     let mut query = call.query()?;
-    let limit = query.number("limit", 1, super::selection::MAX_LIMIT).unwrap_or(super::selection::DEFAULT_LIMIT);
+    let limit =
+        query.number("limit", 1, super::selection::MAX_LIMIT).unwrap_or(super::selection::DEFAULT_LIMIT);
     let offset = query.number("offset", 0, u64::from(u32::MAX)).unwrap_or(0);
     let pool = match query.text("nodepool_id") {
         None => None,
@@ -117,7 +121,9 @@ pub async fn list(call: Call) -> Result<Response, ApiError> {
     let found = call
         .app
         .registry
-        .operations(|operation| call.sees(&operation.project) && pool.is_none_or(|id| id == operation.nodepool_id))
+        .operations(|operation| {
+            call.sees(&operation.project) && pool.is_none_or(|id| id == operation.nodepool_id)
+        })
         .await?;
     let page: Vec<&Operation> = found
         .iter()

@@ -180,7 +180,8 @@ async fn update(
     call.check_object::<NodePool>(Verb::Update, id).await?;
     let sent = Call::json(&bytes)?;
     let cluster = cluster_of(call, id).await?;
-    let scope = PoolContext { cluster_id: None, cluster: cluster.as_ref().map(|cluster| &cluster.object.spec) };
+    let scope =
+        PoolContext { cluster_id: None, cluster: cluster.as_ref().map(|cluster| &cluster.object.spec) };
     let change = |stored: &Stored<NodePool>| {
         let parsed = read(&stored.object, &sent, &scope)?;
         if let Some(version) = &parsed.value.resource_version

@@ -52,7 +52,8 @@ impl FromRequestParts<App> for Call {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        let State(app) = State::<App>::from_request_parts(parts, app).await.unwrap_or_else(|never| match never {});
+        let State(app) =
+            State::<App>::from_request_parts(parts, app).await.unwrap_or_else(|never| match never {});
         let found = (
             parts.extensions.get::<Arc<Caller>>(),
             parts.extensions.get::<RequestId>(),
@@ -165,14 +166,19 @@ impl Call {
         let idempotency = match single_header(&self.headers, IDEMPOTENCY_HEADER)? {
             None => None,
             Some(key) if key.is_empty() || key.len() > MAX_IDEMPOTENCY_KEY => {
-                let text = format!("the header Idempotency-Key must have 1 to {MAX_IDEMPOTENCY_KEY} characters");
+                let text =
+                    format!("the header Idempotency-Key must have 1 to {MAX_IDEMPOTENCY_KEY} characters");
                 return Err(ApiError::invalid("Idempotency-Key", text));
             }
             Some(key) => {
                 let project = self.project.as_ref().map_or("", Project::as_str);
                 let scope = format!("{}\n{project}", self.caller.name);
                 let path = self.uri.path();
-                Some(IdempotencyKey::new(&scope, key, &[self.method.as_str().as_bytes(), path.as_bytes(), body]))
+                Some(IdempotencyKey::new(
+                    &scope,
+                    key,
+                    &[self.method.as_str().as_bytes(), path.as_bytes(), body],
+                ))
             }
         };
         Ok(WriteContext {
@@ -256,11 +262,10 @@ impl From<RegistryError> for ApiError {
             RegistryError::Gone { .. } | RegistryError::Store(StoreError::Compacted { .. }) => {
                 Self::new(Code::Gone, "That revision is too old").details("list again and watch from there")
             }
-            RegistryError::Store(StoreError::Future { asked, current }) => Self::new(
-                Code::Gone,
-                "That revision is ahead of the store",
-            )
-            .details(format!("{asked} was asked for, and the store is at {current}; list again")),
+            RegistryError::Store(StoreError::Future { asked, current }) => {
+                Self::new(Code::Gone, "That revision is ahead of the store")
+                    .details(format!("{asked} was asked for, and the store is at {current}; list again"))
+            }
             RegistryError::Stalled => Self::unavailable(),
             RegistryError::Store(error) => {
                 tracing::warn!(code = error.code(), %error, "the store failed a request");

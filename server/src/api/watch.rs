@@ -102,7 +102,10 @@ pub(super) async fn asked(
 
 fn form_of(call: &Call) -> Form {
     let accept = call.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("");
-    if accept.split(',').any(|part| part.split(';').next().is_some_and(|kind| kind.trim() == "text/event-stream")) {
+    if accept
+        .split(',')
+        .any(|part| part.split(';').next().is_some_and(|kind| kind.trim() == "text/event-stream"))
+    {
         Form::Events
     } else {
         Form::Lines

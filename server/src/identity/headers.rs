@@ -33,7 +33,9 @@ pub(super) fn address(headers: &HeaderMap, name: &str) -> Result<Email, ApiError
 /// Values of a header that may hold a list, separated by commas, in one header line.
 pub(super) fn list(headers: &HeaderMap, name: &str) -> Result<Vec<String>, ApiError> {
     Ok(single(headers, name)?
-        .map(|value| value.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect())
+        .map(|value| {
+            value.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
+        })
         .unwrap_or_default())
 }
 

@@ -161,12 +161,7 @@ impl Authenticator {
         }
     }
 
-    fn by_header(
-        &self,
-        headers: &HeaderMap,
-        name: &str,
-        groups: &[String],
-    ) -> Result<Caller, ApiError> {
+    fn by_header(&self, headers: &HeaderMap, name: &str, groups: &[String]) -> Result<Caller, ApiError> {
         let email: Email = headers::address(headers, name)?;
         if email.as_str() == RESERVED_ADDRESS {
             return Err(ApiError::unauthenticated(
