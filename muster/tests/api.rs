@@ -1,5 +1,7 @@
 //! The acceptance rows of the node-pool API, over HTTP, against the real binary, on each store.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot read an answer has failed")]
+
 #[path = "api/bodies.rs"]
 mod bodies;
 #[path = "api/faults.rs"]

@@ -1,4 +1,4 @@
-//! The description of the API (OpenAPI 3.1).
+//! The description of the API, in `OpenAPI` 3.1.
 //!
 //! [`OPERATIONS`] lists every operation once; a test compares it with the routes, and the committed
 //! `docs/reference/openapi.json` with what this module makes.

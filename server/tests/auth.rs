@@ -1,5 +1,7 @@
 //! OPS-R18: who is let in, and as whom. Every mode, every way around it that we could think of.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot set itself up has failed")]
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -79,6 +81,9 @@ fn bindings() -> Bindings {
 /// What is expected: a name and how it was proven, or a status code.
 type Expected<'a> = Result<(&'a str, &'a str), u16>;
 
+/// Headers, the names in the client's certificate, and what is expected.
+type OverTls<'a> = (&'a [(&'a str, &'a str)], Option<(&'a str, &'a [&'a str])>, Expected<'a>);
+
 #[track_caller]
 fn check(what: &str, found: Result<Caller, muster_server::error::ApiError>, expected: Expected<'_>) {
     let found = found
@@ -142,7 +147,7 @@ async fn ops_r18_trusted_proxy() {
     let auth = authenticator(mode(), bindings());
     let alice = ("x-user-email", "alice@example.com");
     let proxy: Option<(&str, &[&str])> = Some(("proxy.internal", &[]));
-    let cases: &[(&[(&str, &str)], Option<(&str, &[&str])>, Expected<'_>)] = &[
+    let cases: &[OverTls<'_>] = &[
         (&[alice], proxy, Ok(("alice@example.com", "trusted-proxy"))),
         (&[alice], None, Err(401)), // straight to us, around the proxy
         (&[alice], Some(("other.internal", &[])), Err(401)), // a certificate, but not the proxy's
@@ -169,7 +174,7 @@ async fn ops_r18_trusted_proxy() {
 #[tokio::test]
 async fn ops_r18_client_certificates() {
     let auth = authenticator(Mode::Mtls, bindings());
-    let cases: &[(&[(&str, &str)], Option<(&str, &[&str])>, Expected<'_>)] = &[
+    let cases: &[OverTls<'_>] = &[
         (&[], Some(("robot", &[])), Ok(("robot", "mtls"))),
         (&[], None, Err(401)),
         (&[], Some(("", &["ops"])), Err(401)),
