@@ -254,7 +254,7 @@ pub(super) fn closed_files(directory: &Path) -> io::Result<Vec<PathBuf>> {
         .filter(|path| {
             path.file_name()
                 .and_then(|name| name.to_str())
-                .is_some_and(|name| name.starts_with("audit-") && name.ends_with(".jsonl"))
+                .is_some_and(|name| name.starts_with("audit-") && name.strip_suffix(".jsonl").is_some())
         })
         .collect();
     files.sort();

@@ -212,7 +212,7 @@ mod tests {
             ("a changed status", |lines| lines[9] = lines[9].replace("201", "200")),
             ("a changed digest", |lines| {
                 let end = lines[5].len() - 4;
-                lines[5].replace_range(end..end + 1, "x");
+                lines[5].replace_range(end..=end, "x");
             }),
             ("a removed line", |lines| drop(lines.remove(4))),
             ("a removed first line", |lines| drop(lines.remove(0))),

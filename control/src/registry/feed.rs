@@ -158,11 +158,26 @@ fn note_operation(index: &mut Index, id: Uuid, value: Option<&[u8]>) {
     }
 }
 
+/// What one commit did to one key.
+#[derive(Default, Clone, Copy)]
+enum Touch<'a> {
+    #[default]
+    Untouched,
+    Put(&'a store::Entry),
+    Deleted,
+}
+
+impl<'a> From<Option<&'a store::Entry>> for Touch<'a> {
+    fn from(entry: Option<&'a store::Entry>) -> Self {
+        entry.map_or(Self::Deleted, Self::Put)
+    }
+}
+
 /// What one commit did to one object.
 #[derive(Default)]
 struct Touched<'a> {
-    object: Option<Option<&'a store::Entry>>,
-    status: Option<Option<&'a store::Entry>>,
+    object: Touch<'a>,
+    status: Touch<'a>,
 }
 
 /// Applies one commit to the index and notes its events.
@@ -175,8 +190,8 @@ fn apply(shared: &Shared, changes: &[store::Change]) {
         for change in changes {
             let entry = change.entry.as_ref();
             match keys::place(&change.key) {
-                Some(Place::Object(kind, id)) => touched.entry((kind, id)).or_default().object = Some(entry),
-                Some(Place::Status(kind, id)) => touched.entry((kind, id)).or_default().status = Some(entry),
+                Some(Place::Object(kind, id)) => touched.entry((kind, id)).or_default().object = entry.into(),
+                Some(Place::Status(kind, id)) => touched.entry((kind, id)).or_default().status = entry.into(),
                 Some(Place::Operation(id)) => {
                     note_operation(&mut index, id, entry.map(|entry| entry.value.as_ref()));
                 }
@@ -199,24 +214,24 @@ type Seen = (Option<Arc<Summary>>, Option<Arc<Summary>>);
 fn touch(index: &mut Index, kind: Kind, id: Uuid, touched: &Touched<'_>) -> Option<Seen> {
     let known = index.get(kind, id).cloned();
     let mut summary = match touched.object {
-        Some(None) => return index.remove(kind, id).map(|before| (Some(before), None)),
-        Some(Some(entry)) => {
+        Touch::Deleted => return index.remove(kind, id).map(|before| (Some(before), None)),
+        Touch::Put(entry) => {
             let mut summary = object_summary(kind, &entry.key, &entry.value, entry.modified, index)?;
             if let Some(known) = &known {
                 carry_status(known, &mut summary);
             }
             summary
         }
-        None => Summary::clone(known.as_ref()?),
+        Touch::Untouched => Summary::clone(known.as_ref()?),
     };
     match touched.status {
-        Some(Some(entry)) => {
+        Touch::Put(entry) => {
             if let Some(status) = light_status(&entry.key, &entry.value) {
                 status.merge(&mut summary, entry.modified);
             }
         }
-        Some(None) => summary.status_version = Revision::ZERO,
-        None => {}
+        Touch::Deleted => summary.status_version = Revision::ZERO,
+        Touch::Untouched => {}
     }
     let after = Arc::new(summary);
     index.set(Arc::clone(&after));

@@ -246,13 +246,13 @@ mod tests {
 
     #[test]
     fn label_selectors_read_like_kubectls() {
-        let labels: Vec<(Arc<str>, Arc<str>)> =
-            vec![("tier".into(), "gpu".into()), ("example.com/team".into(), "ml".into())];
         #[track_caller]
         fn check(labels: &[(Arc<str>, Arc<str>)], text: &str, expected: bool) {
             let selector = LabelSelector::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
             assert_eq!(selector.matches(labels), expected, "{text}");
         }
+        let labels: Vec<(Arc<str>, Arc<str>)> =
+            vec![("tier".into(), "gpu".into()), ("example.com/team".into(), "ml".into())];
         check(&labels, "", true);
         check(&labels, "tier=gpu", true);
         check(&labels, "tier==gpu,example.com/team=ml", true);

@@ -4,7 +4,7 @@
 //! bytes each). One task feeds it from the store's watch; `revision` says how far it has come.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -204,7 +204,7 @@ pub(super) struct Index {
     due: BTreeSet<(Timestamp, Kind, Uuid)>,
     /// Operations under way, by the pool they belong to.
     pub(super) open_operations: BTreeMap<Uuid, Uuid>,
-    texts: HashMap<Arc<str>, ()>,
+    texts: HashSet<Arc<str>>,
 }
 
 impl Index {
@@ -234,15 +234,15 @@ impl Index {
 
     /// One shared copy of texts that repeat in thousands of objects.
     pub(super) fn intern(&mut self, text: &str) -> Arc<str> {
-        if let Some((known, ())) = self.texts.get_key_value(text) {
+        if let Some(known) = self.texts.get(text) {
             return Arc::clone(known);
         }
         // Texts of deleted objects are dropped once nothing else holds them.
         if self.texts.len() > 4_096 && self.texts.len().is_power_of_two() {
-            self.texts.retain(|text, ()| Arc::strong_count(text) > 1);
+            self.texts.retain(|text| Arc::strong_count(text) > 1);
         }
         let shared: Arc<str> = text.into();
-        self.texts.insert(Arc::clone(&shared), ());
+        self.texts.insert(Arc::clone(&shared));
         shared
     }
 
@@ -291,7 +291,7 @@ mod tests {
         Summary {
             kind: Kind::Pool,
             id: Uuid::from_u128(number),
-            project: if number % 2 == 0 { "even".into() } else { "odd".into() },
+            project: if number.is_multiple_of(2) { "even".into() } else { "odd".into() },
             cluster: Uuid::from_u128(1_000 + number % 3),
             name: format!("pool-{number}").into(),
             created_by: "user@example.com".into(),
@@ -302,7 +302,7 @@ mod tests {
             deleting: false,
             version: Revision(1),
             status_version: Revision::ZERO,
-            phase: if number % 5 == 0 { "Ready" } else { "Pending" },
+            phase: if number.is_multiple_of(5) { "Ready" } else { "Pending" },
             health: "Unknown",
             counts: Counts::default(),
             recheck_at: None,

@@ -136,7 +136,9 @@ impl Shared {
     fn publish(&self, events: Vec<Arc<Event>>, revision: Revision) {
         if !events.is_empty() {
             let mut ring = self.ring.write().unwrap_or_else(PoisonError::into_inner);
-            events.into_iter().for_each(|event| ring.push(event));
+            for event in events {
+                ring.push(event);
+            }
         }
         self.head.send_if_modified(|head| {
             let moved = revision > *head;

@@ -103,14 +103,11 @@ impl<N: Noun> Stored<N> {
 
     /// The stored status, or the one of an object that nobody has reported on.
     pub fn status(&self) -> N::Status {
-        match &self.status {
-            Some(record) => record.status.clone(),
-            // Seen from its last change, so that the same object always reads the same.
-            None => {
-                let config = AggregateConfig::default();
-                self.object.aggregate(&[], None, self.object.updated_at(), &config).status
-            }
+        if let Some(record) = &self.status {
+            return record.status.clone();
         }
+        // Seen from its last change, so that the same object always reads the same.
+        self.object.aggregate(&[], None, self.object.updated_at(), &AggregateConfig::default()).status
     }
 
     /// As the API shows it.

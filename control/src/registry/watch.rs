@@ -98,23 +98,22 @@ impl Registry {
             history: None,
             announce: from.is_none(),
         };
-        match from {
-            Some(from) => {
-                watch.cursor = from;
-                if from > self.revision() {
-                    watch.check_future(from).await?;
-                }
-                watch.open_history_if_needed().await?;
+        if let Some(from) = from {
+            watch.cursor = from;
+            if from > self.revision() {
+                watch.check_future(from).await?;
             }
-            None => {
-                if !self.is_live() {
-                    return Err(RegistryError::Stalled);
-                }
-                let index = self.shared.index();
-                watch.cursor = index.revision;
-                watch.initial =
-                    index.table(kind).iter().filter(|summary| watch.filter.wants(summary)).cloned().collect();
-            }
+            watch.open_history_if_needed().await?;
+            return Ok(watch);
+        }
+        if !self.is_live() {
+            return Err(RegistryError::Stalled);
+        }
+        {
+            let index = self.shared.index();
+            watch.cursor = index.revision;
+            watch.initial =
+                index.table(kind).iter().filter(|summary| watch.filter.wants(summary)).cloned().collect();
         }
         Ok(watch)
     }

@@ -240,7 +240,7 @@ impl Registry {
         let key = N::KIND.object(object.id());
         let txn = Txn::new().expect(&key, Expect::Modified(stored.version)).put(&key, encode(&object));
         let (txn, _) = reports::restatus(&self.shared, txn, &object, Some(stored), now).await?;
-        done(self.shared.store.commit(txn).await?)
+        Ok(done(&self.shared.store.commit(txn).await?))
     }
 
     /// Deletes a cluster: refused while it has pools, unless `cascade` sends them first.
@@ -306,7 +306,7 @@ impl Registry {
         let key = N::KIND.object(id);
         let txn = Txn::new().expect(&key, Expect::Modified(marked)).put(&key, encode(&stored.object));
         let (txn, _) = reports::restatus(&self.shared, txn, &stored.object, Some(stored), now).await?;
-        if let Some(revision) = done(self.shared.store.commit(txn).await?)? {
+        if let Some(revision) = done(&self.shared.store.commit(txn).await?) {
             self.shared.caught_up(revision).await;
         }
         Ok(())
@@ -358,7 +358,7 @@ pub(super) async fn remove<N: Noun>(
     for report in reports::keys_of(shared, N::KIND, id).await? {
         txn = txn.delete(report);
     }
-    done(shared.store.commit(txn).await?)
+    Ok(done(&shared.store.commit(txn).await?))
 }
 
 /// Removes a cluster that is being deleted once nothing holds it any more.
@@ -378,11 +378,12 @@ pub(super) async fn sweep_cluster(
     remove(shared, &stored).await
 }
 
-fn done(committed: Committed) -> Result<Option<Revision>, RegistryError> {
-    Ok(match committed {
-        Committed::Done { revision } => Some(revision),
+/// The revision of a commit that happened.
+fn done(committed: &Committed) -> Option<Revision> {
+    match committed {
+        Committed::Done { revision } => Some(*revision),
         Committed::Refused { .. } => None,
-    })
+    }
 }
 
 pub(super) fn encode<T: serde::Serialize>(value: &T) -> Vec<u8> {

@@ -28,6 +28,12 @@ pub(super) struct Auth {
     pub(super) token_file: Option<PathBuf>,
 }
 
+/// Fails on a set-up that must not be served.
+pub(super) fn check(settings: &Settings, address: SocketAddr, tls: Option<&TlsFiles>) -> anyhow::Result<()> {
+    mode(settings, address, tls)?;
+    bindings(settings).map(drop)
+}
+
 pub(super) fn build(
     settings: &Settings,
     address: SocketAddr,

@@ -51,6 +51,8 @@ pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
 async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
     let address: SocketAddr = settings.parsed("listen")?;
     let tls = tls_files(settings)?;
+    // Refusals come before anything is written.
+    auth::check(settings, address, tls.as_ref())?;
     let data_dir = PathBuf::from(settings.text("data-dir"));
     std::fs::create_dir_all(&data_dir)
         .with_context(|| format!("cannot make the data directory {}", data_dir.display()))?;

@@ -74,7 +74,7 @@ async fn replace_at(call: &Call, body: Body, id: Uuid) -> Result<(Response, Done
     if preconditions.must_be_new() {
         return create_as(call, body, id).await;
     }
-    update(call, body, id, Accepts::Json, |cluster, body| cluster.parse_replace(body)).await
+    update(call, body, id, Accepts::Json, Cluster::parse_replace).await
 }
 
 /// `PATCH /api/v1/clusters/{cluster_id}`
@@ -83,8 +83,7 @@ pub async fn patch(call: Call, Path(id): Path<String>, body: Body) -> Response {
         Ok(id) => id,
         Err(error) => return error.into_response(),
     };
-    let result =
-        update(&call, body, id, Accepts::MergePatch, |cluster, body| cluster.merge_patch(body)).await;
+    let result = update(&call, body, id, Accepts::MergePatch, Cluster::merge_patch).await;
     call.finish_write("patch", KIND, id, result).await
 }
 

@@ -149,7 +149,7 @@ async fn replace_at(call: &Call, body: Body, id: Uuid) -> Result<(Response, Done
     if Preconditions::read(&call.headers)?.must_be_new() {
         return create_as(call, body, id, None).await;
     }
-    update(call, body, id, Accepts::Json, |pool, body, context| pool.parse_replace(body, context)).await
+    update(call, body, id, Accepts::Json, NodePool::parse_replace).await
 }
 
 /// `PATCH /api/v1/nodepools/{id}`
@@ -158,9 +158,7 @@ pub async fn patch(call: Call, Path(id): Path<String>, body: Body) -> Response {
         Ok(id) => id,
         Err(error) => return error.into_response(),
     };
-    let result =
-        update(&call, body, id, Accepts::MergePatch, |pool, body, context| pool.merge_patch(body, context))
-            .await;
+    let result = update(&call, body, id, Accepts::MergePatch, NodePool::merge_patch).await;
     call.finish_write("patch", KIND, id, result).await
 }
 

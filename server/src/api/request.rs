@@ -238,9 +238,6 @@ impl From<RegistryError> for ApiError {
             RegistryError::NotFound { kind } => Self::not_found(kind.title()),
             RegistryError::NoOperation => Self::not_found("Operation"),
             RegistryError::Invalid(faults) => Self::validation(&faults),
-            RegistryError::NameTaken { .. } | RegistryError::IdTaken { .. } => {
-                Self::new(Code::Conflict, error.to_string())
-            }
             RegistryError::Precondition { current } => {
                 Self::new(Code::PreconditionFailed, "The object is not as the request demands")
                     .details(format!("its present version is \"{current}\"; read it again"))
@@ -250,9 +247,10 @@ impl From<RegistryError> for ApiError {
             }
             RegistryError::HasPools { .. } => Self::new(Code::Conflict, "The cluster still has pools")
                 .details(format!("{error}; delete them first, or add ?cascade=true")),
-            RegistryError::Deleting { .. } | RegistryError::Ahead { .. } => {
-                Self::new(Code::Conflict, error.to_string())
-            }
+            RegistryError::NameTaken { .. }
+            | RegistryError::IdTaken { .. }
+            | RegistryError::Deleting { .. }
+            | RegistryError::Ahead { .. } => Self::new(Code::Conflict, error.to_string()),
             RegistryError::Busy => Self::new(Code::Conflict, "The object is being changed by others")
                 .details("read it again and repeat the change"),
             RegistryError::IdempotencyMismatch => {

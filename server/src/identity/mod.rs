@@ -36,7 +36,7 @@ pub enum Mode {
     Oidc(Box<oidc::Verifier>),
     /// One of the tokens whose digests are configured.
     Token(TokenTable),
-    /// Another judge of bearer tokens, supplied from outside (a Kubernetes TokenReview, for one).
+    /// Another judge of bearer tokens, supplied from outside (a Kubernetes `TokenReview`, for one).
     Review(Arc<dyn TokenReview>),
 }
 
