@@ -8,7 +8,8 @@ use proptest::prelude::*;
 
 fn fixture(name: &str) -> Snapshot {
     let path = format!("{}/fixtures/scenarios/{name}.json", env!("CARGO_MANIFEST_DIR"));
-    scenario::load(&std::fs::read(path).unwrap()).unwrap()
+    scenario::load(&std::fs::read(path).expect("the fixture is in the repository"))
+        .expect("the fixture is a scenario")
 }
 
 /// Plans a fixture: everything is placed, at most at this cost, and the audit accepts it.
