@@ -367,11 +367,7 @@ fn daemon_set(entry: &PodEntry) -> DaemonSet {
             namespace: entry.namespace.as_deref().unwrap_or("default").into(),
             ..ObjectMeta::default()
         },
-        spec: DaemonSetSpec {
-            template: PodTemplate { metadata, spec: Arc::new(spec(entry)) },
-            ..DaemonSetSpec::default()
-        },
-        ..DaemonSet::default()
+        spec: DaemonSetSpec { template: PodTemplate { metadata, spec: Arc::new(spec(entry)) } },
     }
 }
 

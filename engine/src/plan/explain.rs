@@ -195,7 +195,7 @@ fn pool_reason(pool: usize, ways: &Ways, translated: &Translated<'_>, class: u32
     let problem = &translated.problem;
     let wanted = &problem.classes[class as usize];
     let shapes =
-        || problem.shapes.iter().zip(&ways.ways).enumerate().filter(|(_, (_, way))| way.pool == pool);
+        || problem.shapes.iter().zip(&ways.list).enumerate().filter(|(_, (_, way))| way.pool == pool);
     let admitted = || {
         shapes()
             .filter(|(_, (shape, _))| problem.allowed.get(wanted.signature, shape.signature))

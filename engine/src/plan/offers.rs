@@ -47,7 +47,7 @@ pub(crate) enum WaySource {
 /// All ways and their shared limits.
 #[derive(Debug, Default)]
 pub(crate) struct Ways {
-    pub(crate) ways: Vec<Way>,
+    pub(crate) list: Vec<Way>,
     pub(crate) budgets: Vec<i64>,
     /// What each budget is, for explanations.
     pub(crate) limits: Vec<LimitName>,
@@ -79,11 +79,11 @@ impl Ways {
             {
                 continue;
             }
-            let first = ways.ways.len();
+            let first = ways.list.len();
             ways.offerings(snapshot, index, pool);
             ways.hosts(snapshot, index, pool);
             let own = ways.pool_budgets(snapshot, pool);
-            for way in &mut ways.ways[first..] {
+            for way in &mut ways.list[first..] {
                 let list = &snapshot.pools[way.pool].templates[way.template].node;
                 way.takes.extend(own.iter().chain(&shared).filter_map(|budget| {
                     let amount = budget.amount(list, way.price);
@@ -110,7 +110,7 @@ impl Ways {
                 }
                 let node =
                     template::node(kind, "", offering.zone.as_deref(), offering.capacity_type.as_deref());
-                self.ways.push(Way {
+                self.list.push(Way {
                     pool: index,
                     template: number,
                     source: WaySource::Offering(at),
@@ -152,7 +152,7 @@ impl Ways {
             let worry = FAILURE_PERCENT * i64::from(first.recent_failures)
                 + if matches!(first.health, Health::Warning(_)) { WARNING_PERCENT } else { 0 };
             let cost = preferred_cost(snapshot, pool, base.max(1) * (100 + worry) / 100);
-            self.ways.push(Way {
+            self.list.push(Way {
                 pool: index,
                 template: kind.template,
                 price: first.price,

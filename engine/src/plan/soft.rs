@@ -24,7 +24,7 @@ pub(crate) fn count(
     let node_of = |target: Target| -> Option<&Node> {
         match target {
             Target::Node(at) => snapshot.cluster.nodes.get(at as usize),
-            Target::Machine(at) => Some(&ways.ways[solution.machines[at as usize] as usize].node),
+            Target::Machine(at) => Some(&ways.list[solution.machines[at as usize] as usize].node),
         }
     };
     // Domains of a key: the value of the label, or the target itself for the host name.

@@ -171,7 +171,6 @@ fn admits(pod: &Pod, node: &Node) -> bool {
 /// Distinct places: the values of all topology keys but the host name.
 #[derive(Debug, Default)]
 pub(crate) struct Locations {
-    pub(crate) keys: Vec<Box<str>>,
     /// Number of domains per key.
     pub(crate) domains: Vec<u32>,
     pub(crate) table: Vec<Vec<u32>>,
@@ -179,7 +178,7 @@ pub(crate) struct Locations {
 }
 
 impl Locations {
-    pub(crate) fn new(targets: &[&Node], keys: Vec<Box<str>>) -> Self {
+    pub(crate) fn new(targets: &[&Node], keys: &[Box<str>]) -> Self {
         let mut values: Vec<BTreeMap<&str, u32>> = vec![BTreeMap::new(); keys.len()];
         for node in targets {
             for (key, values) in keys.iter().zip(&mut values) {
@@ -197,10 +196,10 @@ impl Locations {
         let tuples: Vec<Vec<u32>> = targets
             .iter()
             .map(|node| {
-                let domain = |(key, values): (&Box<str>, &BTreeMap<&str, u32>)| {
+                let domain = |(key, values): (&str, &BTreeMap<&str, u32>)| {
                     node.metadata.labels.text(key).map_or(NO_DOMAIN, |value| values[value])
                 };
-                keys.iter().zip(&values).map(domain).collect()
+                keys.iter().map(|key| &**key).zip(&values).map(domain).collect()
             })
             .collect();
         for tuple in &tuples {
@@ -211,6 +210,6 @@ impl Locations {
         }
         let of_target = tuples.iter().map(|tuple| known[tuple]).collect();
         let domains = values.iter().map(|values| values.len() as u32).collect();
-        Self { keys, domains, table: known.into_keys().collect(), of_target }
+        Self { domains, table: known.into_keys().collect(), of_target }
     }
 }

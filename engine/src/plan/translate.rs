@@ -68,7 +68,7 @@ pub fn translate<'a>(input: &Input<'a>, keys: &'a mut Vec<Box<str>>) -> Translat
     let targets: Vec<&Node> =
         input.nodes.iter().copied().chain(input.offers.iter().map(|offer| offer.node)).collect();
     let signatures = Signatures::new(&targets, &classes);
-    let locations = Locations::new(&targets, keys.clone());
+    let locations = Locations::new(&targets, keys);
     let namespaces: BTreeMap<&str, &Labels> =
         input.namespaces.iter().map(|space| (&*space.metadata.name, &space.metadata.labels)).collect();
     let mut terms = Terms::new(keys, namespaces);

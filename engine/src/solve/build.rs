@@ -21,7 +21,6 @@ pub(crate) struct Batch {
     pub(crate) machines: u32,
     /// Lot and count on each machine.
     pub(crate) pods: Vec<(u32, u32)>,
-    pub(crate) load: Vec<i64>,
 }
 
 /// Pods of which one machine takes at most `limit`.
@@ -307,13 +306,7 @@ impl<'a> Builder<'a> {
         self.stock.take(self.problem, shape, machines);
         let location = self.catalog.families[choice.family].location;
         self.used[location as usize] += choice.value * i64::from(machines);
-        self.batches.push(Batch {
-            shape,
-            family: choice.family as u32,
-            machines,
-            pods: choice.fill.pods,
-            load: choice.fill.load,
-        });
+        self.batches.push(Batch { shape, family: choice.family as u32, machines, pods: choice.fill.pods });
     }
 }
 

@@ -161,10 +161,10 @@ impl<'a> Filler<'a> {
     fn proportional(&mut self, machine: Machine<'_>, room: &mut [i64], fill: &mut Fill) {
         let place = machine.location as usize;
         let mut part: i128 = 1 << 20;
-        for lane in 0..self.problem.lanes {
+        for (lane, have) in room.iter().enumerate() {
             let wanted = self.demand[place][lane] + self.demand[self.places - 1][lane];
             if wanted > 0 {
-                part = part.min((i128::from(room[lane].max(0)) << 20) / i128::from(wanted));
+                part = part.min((i128::from((*have).max(0)) << 20) / i128::from(wanted));
             }
         }
         if part < 1 << 14 {
@@ -311,7 +311,7 @@ impl<'a> Filler<'a> {
 }
 
 /// More distinct requests than this are rounded up into groups.
-const MOST_SIZES: usize = 768;
+const MOST_SIZES: usize = 256;
 /// A lane with more distinct amounts than this is rounded; others stay exact.
 const MOST_AMOUNTS: usize = 64;
 

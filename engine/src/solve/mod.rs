@@ -44,12 +44,14 @@ pub fn solve(problem: &Problem) -> Solution {
     if draft.left.iter().all(|&left| left == 0) {
         return draft.settle(&catalog);
     }
-    if hosts_matter(problem) && !problem.nodes.is_empty() {
+    if spreads(problem) && !problem.nodes.is_empty() {
         // New machines are new, empty domains: what leaned on a minimum above zero must not.
         let counts: Vec<u32> = problem.classes.iter().map(|class| class.count).collect();
         draft = Draft::new(State::new(problem), counts, Stock::new(problem));
         draft.state.empty_hosts_to_come = true;
+        draft.state.expect_domains(true);
         existing::place(&mut draft, &order);
+        draft.state.expect_domains(false);
         draft.state.empty_hosts_to_come = false;
     }
     let found = search::search(&draft, &rules, &catalog);
@@ -59,7 +61,7 @@ pub fn solve(problem: &Problem) -> Solution {
     draft.repair(&catalog, &order, true);
     let mut solution = draft.settle(&catalog);
     solution.effort = found.effort;
-    solution
+    only_accepted(problem, solution)
 }
 
 /// Priority first, then size, then the caller's order.
@@ -72,9 +74,29 @@ fn class_order(problem: &Problem) -> Vec<u32> {
     order
 }
 
-fn hosts_matter(problem: &Problem) -> bool {
-    let by_host = |rule: &SpreadRule| problem.counters[rule.counter as usize].key.is_none();
-    problem.classes.iter().any(|class| class.spreads.iter().any(by_host))
+fn spreads(problem: &Problem) -> bool {
+    problem.classes.iter().any(|class| !class.spreads.is_empty())
+}
+
+/// Takes out steps that a replay with all machines refuses, until none is left: a machine that was added
+/// late may have opened a domain that closes others.
+fn only_accepted(problem: &Problem, mut solution: Solution) -> Solution {
+    loop {
+        let refused = finish::refused(problem, &solution);
+        if refused.is_empty() {
+            return solution;
+        }
+        for (step, count) in refused {
+            let step = &mut solution.steps[step as usize];
+            step.count -= count;
+            match solution.unplaced.iter_mut().find(|(class, _)| *class == step.class) {
+                Some(entry) => entry.1 += count,
+                None => solution.unplaced.push((step.class, count)),
+            }
+        }
+        solution.steps.retain(|step| step.count > 0);
+        solution.unplaced.sort_unstable();
+    }
 }
 
 /// How many steps the exact rules refuse on replay.

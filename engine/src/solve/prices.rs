@@ -49,7 +49,9 @@ pub(crate) fn lane_prices(demand: &[i128], machines: &[(&[i64], i64)]) -> Vec<i6
         }
         let peak = weight.iter().copied().max().unwrap_or(0);
         if peak < one / 2 {
-            weight.iter_mut().for_each(|w| *w *= 2);
+            for weight in &mut weight {
+                *weight *= 2;
+            }
         }
     }
     (0..lanes)

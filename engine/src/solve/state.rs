@@ -103,6 +103,21 @@ impl<'a> State<'a> {
         &self.free[target * self.problem.lanes..(target + 1) * self.problem.lanes]
     }
 
+    /// Counts domains that offers could open as if they had a target, or no longer.
+    pub(crate) fn expect_domains(&mut self, expect: bool) {
+        for (id, counter) in self.problem.counters.iter().enumerate() {
+            let Some(key) = counter.key.filter(|_| counter.spread) else { continue };
+            for shape in &self.problem.shapes {
+                let domain = self.problem.locations[shape.location as usize][key as usize];
+                let counts = counter.eligible.as_ref().is_none_or(|bits| has_bit(bits, shape.signature));
+                if domain != NO_DOMAIN && counts && shape.supply > 0 {
+                    let targets = &mut self.present[id][domain as usize];
+                    *targets = if expect { *targets + 1 } else { *targets - 1 };
+                }
+            }
+        }
+    }
+
     /// All that a verdict on a target depends on.
     pub(crate) fn face(&self, target: usize) -> (u32, u32, Vec<i64>, Vec<(u32, u32)>) {
         let mut host = self.host[target].clone();

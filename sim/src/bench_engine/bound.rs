@@ -7,7 +7,7 @@
 //!   `w·demand + b·(machines that anti-affinity forces)`; the best `w` and `b` are a small linear program.
 //! * Assignment: fractions of classes on fractions of machines, each class only where a pod of it fits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use muster_engine::solve::{Problem, UNLIMITED};
 
@@ -78,13 +78,13 @@ fn demand(problem: &Problem, lane: usize) -> f64 {
 
 /// max w·demand + b·forced with w·room + b <= cost for every shape: the dual of buying machines.
 fn affine(problem: &Problem, forced: u64) -> f64 {
-    let mut seen: BTreeMap<(&[i64], i64), ()> = BTreeMap::new();
+    let mut seen: BTreeSet<(&[i64], i64)> = BTreeSet::new();
     for shape in &problem.shapes {
-        seen.insert((&shape.room, shape.cost), ());
+        seen.insert((&shape.room, shape.cost));
     }
     let mut rows: Vec<Vec<f64>> = Vec::new();
     let mut right: Vec<f64> = Vec::new();
-    let kinds: Vec<(&[i64], i64)> = seen.into_keys().collect();
+    let kinds: Vec<(&[i64], i64)> = seen.into_iter().collect();
     for lane in 0..problem.lanes {
         let scale = kinds.iter().map(|(room, _)| room[lane]).max().unwrap_or(1).max(1) as f64;
         rows.push(kinds.iter().map(|(room, _)| -(room[lane].max(0) as f64) / scale).collect());
@@ -125,6 +125,7 @@ struct Kind {
     supply: Option<f64>,
 }
 
+#[allow(clippy::type_complexity, reason = "what makes machines alike, used once")]
 fn kinds(problem: &Problem) -> Vec<Kind> {
     let column = |signature: u32| -> Vec<bool> {
         let rows = problem.classes.iter().map(|class| class.signature + 1).max().unwrap_or(0);
@@ -163,13 +164,13 @@ fn assignment(problem: &Problem) -> Option<f64> {
         costs[at] = kind.cost;
     }
     let (mut rows, mut right) = (Vec::new(), Vec::new());
-    for g in 0..groups.len() {
+    for (g, group) in groups.iter().enumerate() {
         let mut row = vec![0.0; columns];
         for (at, _) in pairs.iter().enumerate().filter(|(_, pair)| pair.0 == g) {
             row[kinds.len() + at] = -1.0;
         }
         rows.push(row);
-        right.push(-groups[g].pods);
+        right.push(-group.pods);
     }
     for (k, kind) in kinds.iter().enumerate() {
         for lane in 0..problem.lanes {
@@ -208,7 +209,6 @@ fn assignment(problem: &Problem) -> Option<f64> {
 /// satisfies the rows, or if it does not come to an end.
 fn minimise(costs: &[f64], mut rows: Vec<Vec<f64>>, mut right: Vec<f64>) -> Option<f64> {
     const ZERO: f64 = 1e-9;
-    let columns = costs.len();
     let height = rows.len();
     // The slack columns are kept implicitly: basis[r] is the column that row r stands for.
     for (at, row) in rows.iter_mut().enumerate() {
@@ -258,6 +258,5 @@ fn minimise(costs: &[f64], mut rows: Vec<Vec<f64>>, mut right: Vec<f64>) -> Opti
         }
         value -= factor * amount;
     }
-    let _ = columns;
     None
 }

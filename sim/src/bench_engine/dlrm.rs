@@ -74,15 +74,14 @@ pub(super) fn snapshot(path: &Path) -> Result<Snapshot, String> {
     for (number, line) in lines.enumerate() {
         let fields: Vec<&str> = line.split(',').collect();
         let row: Vec<&str> = at.iter().map(|&index| fields.get(index).copied().unwrap_or_default()).collect();
-        let spec = match specs.get(&row[1..]) {
-            Some(spec) => Arc::clone(spec),
-            None => {
-                let spec = Arc::new(
-                    spec(&row).ok_or_else(|| format!("{}: line {}: {line:?}", path.display(), number + 2))?,
-                );
-                specs.insert(row[1..].to_vec(), Arc::clone(&spec));
-                spec
-            }
+        let spec = if let Some(spec) = specs.get(&row[1..]) {
+            Arc::clone(spec)
+        } else {
+            let spec = Arc::new(
+                spec(&row).ok_or_else(|| format!("{}: line {}: {line:?}", path.display(), number + 2))?,
+            );
+            specs.insert(row[1..].to_vec(), Arc::clone(&spec));
+            spec
         };
         let labels: Labels = [("app", Box::from(row[2]))].into_iter().collect();
         snapshot.cluster.pods.push(Pod {

@@ -6,12 +6,13 @@ use super::Outcome;
 
 pub(super) fn render(outcomes: &[Outcome]) -> String {
     let mut text = format!(
-        "{:<22} {:>5} {:>7} {:>9} {:>9} {:>9} {:>8} {:>6} {:>11} {:>11} {:>7} {:>6} {:>6} {:>5} {:>7}  {}\n",
+        "{:<22} {:>5} {:>7} {:>9} {:>9} {:>9} {:>9} {:>8} {:>6} {:>11} {:>11} {:>7} {:>6} {:>6} {:>5} {:>7}  {}\n",
         "case",
         "bars",
         "pods",
         "min ms",
         "median",
+        "cpu ms",
         "bare",
         "bar ms",
         "nodes",
@@ -29,12 +30,13 @@ pub(super) fn render(outcomes: &[Outcome]) -> String {
     for o in outcomes {
         let _ = writeln!(
             text,
-            "{:<22} {:>5} {:>7} {:>9.2} {:>9.2} {:>9.2} {:>8} {:>6} {:>11.4} {:>11.4} {:>7.4} {:>6} {:>6} {:>5} {:>7}  {} {}",
+            "{:<22} {:>5} {:>7} {:>9.2} {:>9.2} {:>9.2} {:>9.2} {:>8} {:>6} {:>11.4} {:>11.4} {:>7.4} {:>6} {:>6} {:>5} {:>7}  {} {}",
             o.case,
             o.bars,
             o.pods,
             o.min_ms,
             o.median_ms,
+            o.cpu_ms,
             o.bare_ms,
             option(o.limit_ms, 0),
             o.nodes,
