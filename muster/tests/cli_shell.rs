@@ -135,7 +135,7 @@ fn ops_u20_doctor_names_what_is_wrong() {
         "chmod 600",
     );
     let config = server.file("bad.yaml", "contexts:\n  a:\n    sever: x\n");
-    check(
+    failed_check(
         doctor(&["--client-config", config.to_str().unwrap()]),
         1,
         "config",
