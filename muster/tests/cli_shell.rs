@@ -95,15 +95,15 @@ fn contexts_choose_the_server_and_the_identity() {
 #[track_caller]
 fn failed_check(ran: Ran, code: i32, id: &str, object: &str, remedy: &str) {
     assert_eq!(ran.code, code, "{}", ran.out);
-    let report: Value = serde_json::from_str(&ran.out).unwrap();
+    let report: Value = serde_json::from_str(&ran.out).expect("the report of doctor has this");
     let found = report["checks"]
         .as_array()
-        .unwrap()
+        .expect("the report of doctor has this")
         .iter()
         .find(|check| check["id"] == id && check["result"] == "failed");
     let found = found.unwrap_or_else(|| panic!("no failed check {id} in {report:#}"));
-    assert!(found["object"].as_str().unwrap().contains(object), "{found}");
-    assert!(found["remedy"].as_str().unwrap().contains(remedy), "{found}");
+    assert!(found["object"].as_str().expect("the report of doctor has this").contains(object), "{found}");
+    assert!(found["remedy"].as_str().expect("the report of doctor has this").contains(remedy), "{found}");
 }
 
 /// OPS-U20, the part that needs no cluster: a clean set-up passes, a broken one is named with its remedy.
