@@ -21,7 +21,7 @@ fn complete(server: &Server, words: &[&str]) -> Vec<String> {
         .env("_CLAP_COMPLETE_SPACE", "false")
         .env("_CLAP_IFS", "\n")
         .args(words);
-    Ran::of(command.output().unwrap()).ok().lines().map(str::to_owned).collect()
+    Ran::of(command.output().expect("the binary runs")).ok().lines().map(str::to_owned).collect()
 }
 
 /// OPS-U7: scripts that shells accept, and names from the server.
@@ -92,6 +92,20 @@ fn contexts_choose_the_server_and_the_identity() {
     assert!(run(&["config", "get-contexts"]).ok().contains("here"));
 }
 
+#[track_caller]
+fn failed_check(ran: Ran, code: i32, id: &str, object: &str, remedy: &str) {
+    assert_eq!(ran.code, code, "{}", ran.out);
+    let report: Value = serde_json::from_str(&ran.out).expect("the report of doctor has this");
+    let found = report["checks"]
+        .as_array()
+        .expect("the report of doctor has this")
+        .iter()
+        .find(|check| check["id"] == id && check["result"] == "failed");
+    let found = found.unwrap_or_else(|| panic!("no failed check {id} in {report:#}"));
+    assert!(found["object"].as_str().expect("the report of doctor has this").contains(object), "{found}");
+    assert!(found["remedy"].as_str().expect("the report of doctor has this").contains(remedy), "{found}");
+}
+
 /// OPS-U20, the part that needs no cluster: a clean set-up passes, a broken one is named with its remedy.
 #[test]
 fn ops_u20_doctor_names_what_is_wrong() {
@@ -107,28 +121,21 @@ fn ops_u20_doctor_names_what_is_wrong() {
             "{check}"
         );
     }
-    #[track_caller]
-    fn check(ran: Ran, code: i32, id: &str, object: &str, remedy: &str) {
-        assert_eq!(ran.code, code, "{}", ran.out);
-        let report: Value = serde_json::from_str(&ran.out).unwrap();
-        let found = report["checks"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .find(|check| check["id"] == id && check["result"] == "failed");
-        let found = found.unwrap_or_else(|| panic!("no failed check {id} in {report:#}"));
-        assert!(found["object"].as_str().unwrap().contains(object), "{found}");
-        assert!(found["remedy"].as_str().unwrap().contains(remedy), "{found}");
-    }
     let doctor = |extra: &[&str]| server.run(&[&["doctor", "-o", "json"], extra].concat());
-    check(doctor(&["--server", "http://127.0.0.1:1"]), 7, "server", "127.0.0.1:1", "muster serve");
-    check(doctor(&["--as-email", "nobody"]), 5, "identity", "server", "--as-email");
-    check(doctor(&["--context", "nowhere"]), 3, "config", "context nowhere", "set-context");
+    failed_check(doctor(&["--server", "http://127.0.0.1:1"]), 7, "server", "127.0.0.1:1", "muster serve");
+    failed_check(doctor(&["--as-email", "nobody"]), 5, "identity", "server", "--as-email");
+    failed_check(doctor(&["--context", "nowhere"]), 3, "config", "context nowhere", "set-context");
     let token = server.file("token", "secret");
     std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o644)).unwrap();
-    check(doctor(&["--token-file", token.to_str().unwrap()]), 1, "file-permissions", "token", "chmod 600");
+    failed_check(
+        doctor(&["--token-file", token.to_str().unwrap()]),
+        1,
+        "file-permissions",
+        "token",
+        "chmod 600",
+    );
     let config = server.file("bad.yaml", "contexts:\n  a:\n    sever: x\n");
-    check(
+    failed_check(
         doctor(&["--client-config", config.to_str().unwrap()]),
         1,
         "config",
@@ -151,4 +158,30 @@ fn the_reference_matches_the_program() {
         kept == made,
         "docs/reference/cli.md is out of date: run `cargo run -p muster -- reference > docs/reference/cli.md`"
     );
+}
+
+/// What a server left behind can be exported, checked, and put into another store; damage is found.
+#[test]
+fn a_store_travels_by_export_and_import() {
+    let server = Server::start();
+    server.fill();
+    let home = tempfile::tempdir().unwrap();
+    let data = server.home().join("data").to_str().unwrap().to_owned();
+    let run = |args: &[&str]| Ran::of(clean(Command::new(MUSTER), home.path()).args(args).output().unwrap());
+    let file = home.path().join("all.jsonl");
+    let file = file.to_str().unwrap();
+    run(&["store", "stats", "--data-dir", &data]).failed(1, "store"); // the server holds it
+    let kept = server.stop();
+    run(&["store", "export", file, "--data-dir", &data]).ok();
+    assert!(run(&["store", "verify", file]).ok().contains("whole"));
+    assert!(run(&["store", "verify", "--data-dir", &data]).ok().contains("all readable"));
+    let other = home.path().join("other");
+    let other = other.to_str().unwrap();
+    assert!(run(&["store", "import", file, "--data-dir", other]).ok().contains("keys imported"));
+    run(&["store", "import", file, "--data-dir", other]).failed(1, "all.jsonl");
+    run(&["store", "import", file, "--overwrite", "--data-dir", other]).ok();
+    let text = std::fs::read_to_string(file).unwrap();
+    std::fs::write(file, text.replacen("web", "wab", 1)).unwrap();
+    run(&["store", "verify", file]).failed(1, "all.jsonl");
+    drop(kept);
 }

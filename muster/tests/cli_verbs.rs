@@ -42,7 +42,8 @@ fn ops_u3_every_form_parses_and_holds_data_only() {
         for format in FORMATS {
             let ran = server.run(&[what, &["-o", format]].concat());
             assert_eq!(ran.code, 0, "{what:?} -o {format}: {}", ran.err);
-            assert!(!ran.out.is_empty(), "{what:?} -o {format} printed nothing");
+            let only_lists = format.contains("range");
+            assert!(only_lists || !ran.out.is_empty(), "{what:?} -o {format} printed nothing");
             assert!(
                 !ran.out.contains('\u{1b}') && !ran.err.contains('\u{1b}'),
                 "{what:?} -o {format}: ANSI bytes"
@@ -268,11 +269,11 @@ fn an_edit_is_never_lost() {
     assert!(unchanged.code == 0 && unchanged.err.contains("nothing changed"), "{}", unchanged.err);
     // First a fault; seeing it as a comment, the editor corrects it.
     let corrected = edit(
-        "if grep -q '^# *spec.nodeCount' \"$1\"; then sed -i 's/nodeCount: 40/nodeCount: 7/' \"$1\"; else sed -i 's/nodeCount: 4/nodeCount: 40/' \"$1\"; fi",
+        "if grep -q '^# *spec.nodeCount' \"$1\"; then sed -i 's/nodeCount: 40/nodeCount: 7/' \"$1\"; else sed -i 's/nodeCount: 4$/nodeCount: 40/' \"$1\"; fi",
     );
     assert_eq!(corrected.ok(), "nodepool/prod/web edited\n");
     // Saved with the fault twice: the text is kept in a file that is named.
-    let kept = edit("sed -i 's/nodeCount: 7/nodeCount: 70/' \"$1\"").failed(1, "nodepool prod/web");
+    let kept = edit("sed -i 's/nodeCount: 7$/nodeCount: 70/' \"$1\"").failed(1, "nodepool prod/web");
     let path = kept
         .err
         .split("kept in ")

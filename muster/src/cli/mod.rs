@@ -30,6 +30,7 @@ mod resolve;
 mod scale;
 mod screen;
 mod session;
+mod store;
 mod suggest;
 mod wait;
 mod watch;
@@ -79,6 +80,8 @@ pub(crate) enum Command {
     Config(Box<contexts::Config>),
     /// Check this set-up and the server
     Doctor(Box<doctor::Doctor>),
+    /// Export, import and check the store, without a server
+    Store(Box<store::Store>),
     /// Print the script that completes commands in your shell
     Completion(complete::Completion),
     /// Print versions
@@ -134,6 +137,7 @@ async fn dispatch(command: Command, tools: &Tools) -> Outcome {
         Command::Wait(args) => wait::run(&open(&args.connection)?, *args).await,
         Command::Config(args) => contexts::run(tools, *args),
         Command::Doctor(args) => doctor::run(tools, *args).await,
+        Command::Store(args) => store::run(tools, *args).await,
         Command::Completion(args) => complete::script(tools, &args),
         Command::Version(args) => doctor::version(tools, *args).await,
         Command::Reference => tools.screen.data(&reference::markdown((tools.command)())),

@@ -25,8 +25,8 @@ impl Progress {
     pub(crate) fn new(screen: Screen, title: impl Into<String>) -> Self {
         let title = title.into();
         let bar = screen.lively.then(|| {
-            let bar = ProgressBar::new(0);
-            let style = ProgressStyle::with_template("{spinner} {prefix} [{bar:20}] {msg} ({elapsed})");
+            let bar = ProgressBar::new(1);
+            let style = ProgressStyle::with_template("{spinner} {prefix} [{bar:16}] ({elapsed}) {wide_msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
             bar.set_prefix(title.clone());
             bar.enable_steady_tick(std::time::Duration::from_millis(120));

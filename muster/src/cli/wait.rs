@@ -185,7 +185,9 @@ pub(crate) async fn wait_for(
     limit: Limit,
 ) -> Outcome {
     let again = format!("muster wait {}/{name}{}", kind.singular, until.flag());
-    let title = format!("{}/{name}", kind.singular);
+    // A bar has one line: the id of an operation would fill most of it.
+    let short = session.screen.lively && kind.scope == Scope::Id;
+    let title = if short { kind.singular.to_owned() } else { format!("{}/{name}", kind.singular) };
     let object = format!("{} {name}", kind.singular);
     let mut progress = Progress::new(session.screen, title);
     let work = poll(session, kind, id, &object, until, limit, &mut progress);

@@ -2,7 +2,7 @@
 
 mod auth;
 mod example;
-mod store;
+pub(crate) mod store;
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
 

@@ -12,13 +12,13 @@ use muster_store::{
 
 use crate::config::Settings;
 
-pub(super) struct Opened {
-    pub(super) store: Arc<dyn Store>,
+pub(crate) struct Opened {
+    pub(crate) store: Arc<dyn Store>,
     /// Whether no other process can write to it.
-    pub(super) exclusive: bool,
+    pub(crate) exclusive: bool,
 }
 
-pub(super) async fn open(
+pub(crate) async fn open(
     settings: &Settings,
     data_dir: &Path,
     clock: &Arc<dyn Clock>,

@@ -13,15 +13,15 @@ use std::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-pub const MUSTER: &str = env!("CARGO_BIN_EXE_muster");
-pub const CONTROLLER_TOKEN: &str = "a-controller-token-for-these-tests";
-pub const EMAIL: &str = "user@example.com";
+pub(crate) const MUSTER: &str = env!("CARGO_BIN_EXE_muster");
+pub(crate) const CONTROLLER_TOKEN: &str = "a-controller-token-for-these-tests";
+pub(crate) const EMAIL: &str = "user@example.com";
 
 /// A running server with a home directory for its users.
-pub struct Server {
+pub(crate) struct Server {
     child: Child,
-    pub url: String,
-    pub folder: TempDir,
+    pub(crate) url: String,
+    pub(crate) folder: TempDir,
     _drain: JoinHandle<()>,
 }
 
@@ -34,14 +34,14 @@ impl Drop for Server {
 
 /// How a command ended.
 #[derive(Debug)]
-pub struct Ran {
-    pub code: i32,
-    pub out: String,
-    pub err: String,
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 impl Ran {
-    pub fn of(output: Output) -> Self {
+    pub(crate) fn of(output: Output) -> Self {
         Self {
             code: output.status.code().unwrap_or(-1),
             out: String::from_utf8(output.stdout).expect("output is UTF-8"),
@@ -50,14 +50,14 @@ impl Ran {
     }
 
     #[track_caller]
-    pub fn ok(self) -> String {
+    pub(crate) fn ok(self) -> String {
         assert_eq!(self.code, 0, "stdout: {}\nstderr: {}", self.out, self.err);
         self.out
     }
 
     /// The command failed with this code, and said what about which object and what to do next.
     #[track_caller]
-    pub fn failed(self, code: i32, object: &str) -> Self {
+    pub(crate) fn failed(self, code: i32, object: &str) -> Self {
         assert_eq!(self.code, code, "stdout: {}\nstderr: {}", self.out, self.err);
         assert!(
             self.err.contains("error: ") && self.err.contains(object),
@@ -70,7 +70,7 @@ impl Ran {
 }
 
 impl Server {
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut child = Command::new(MUSTER)
             .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
@@ -91,23 +91,30 @@ impl Server {
         Self { child, url, folder, _drain: drain }
     }
 
-    pub fn home(&self) -> &Path {
+    /// Ends the server; its folder lives as long as what is returned.
+    pub(crate) fn stop(mut self) -> TempDir {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        std::mem::replace(&mut self.folder, tempfile::tempdir().expect("a temporary folder"))
+    }
+
+    pub(crate) fn home(&self) -> &Path {
         self.folder.path()
     }
 
     /// A command with nothing of this machine's environment.
-    pub fn command(&self, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = clean(Command::new(MUSTER), self.home());
         command.env("MUSTER_SERVER", &self.url).args(args);
         command
     }
 
-    pub fn run(&self, args: &[&str]) -> Ran {
+    pub(crate) fn run(&self, args: &[&str]) -> Ran {
         Ran::of(self.command(args).stdin(Stdio::null()).output().expect("the binary runs"))
     }
 
     /// Runs with `input` on standard input.
-    pub fn feed(&self, args: &[&str], input: &str) -> Ran {
+    pub(crate) fn feed(&self, args: &[&str], input: &str) -> Ran {
         let mut child = self
             .command(args)
             .stdin(Stdio::piped())
@@ -121,13 +128,13 @@ impl Server {
         Ran::of(child.wait_with_output().expect("it ends"))
     }
 
-    pub fn json(&self, args: &[&str]) -> Value {
+    pub(crate) fn json(&self, args: &[&str]) -> Value {
         let mut args = args.to_vec();
         args.extend(["-o", "json"]);
         serde_json::from_str(&self.run(&args).ok()).expect("-o json is JSON")
     }
 
-    pub fn file(&self, name: &str, text: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
         let path = self.home().join(name);
         std::fs::create_dir_all(path.parent().expect("a file has a folder")).expect("the folder can be made");
         std::fs::write(&path, text).expect("the file can be written");
@@ -135,7 +142,7 @@ impl Server {
     }
 
     /// A cluster `prod` with a pool `web` of three nodes.
-    pub fn fill(&self) {
+    pub(crate) fn fill(&self) {
         self.run(&["create", "cluster", "prod", "--platform", "gcp"]).ok();
         let pool = [
             "create",
@@ -152,12 +159,12 @@ impl Server {
         self.run(&[&pool[..], &size[..]].concat()).ok();
     }
 
-    pub fn id(&self, pool: &str) -> String {
+    pub(crate) fn id(&self, pool: &str) -> String {
         self.run(&["get", "pool", pool, "-o", "jsonpath={.id}"]).ok()
     }
 
     /// One HTTP request without the command line: status and body.
-    pub fn http(&self, method: &str, path: &str, bearer: Option<&str>, body: &str) -> (u16, String) {
+    pub(crate) fn http(&self, method: &str, path: &str, bearer: Option<&str>, body: &str) -> (u16, String) {
         let address = self.url.trim_start_matches("http://");
         let mut stream = TcpStream::connect(address).expect("the server listens");
         let who =
@@ -176,7 +183,7 @@ impl Server {
     }
 
     /// What a controller would report on a pool.
-    pub fn report(&self, id: &str, nodes: u32, generation: u64) {
+    pub(crate) fn report(&self, id: &str, nodes: u32, generation: u64) {
         let report = format!(
             r#"{{"controller_name":"gcp-nodepool-controller","observed_generation":{generation},"conditions":[{{"type":"Ready","status":"True","lastTransitionTime":"2025-10-17T10:30:00Z","reason":"NodesReady","message":"all nodes are ready"}}],"metadata":{{"platform":"gcp","active_nodes":{nodes},"desired_nodes":{nodes},"node_ages":"2h30m,1h45m,30m"}}}}"#
         );
@@ -187,13 +194,13 @@ impl Server {
 }
 
 /// A command that sees nothing of the machine's environment but the programs.
-pub fn clean(mut command: Command, home: &Path) -> Command {
+pub(crate) fn clean(mut command: Command, home: &Path) -> Command {
     command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", home);
     command
 }
 
 /// A child that does not outlive its test.
-pub struct Running(pub Child);
+pub(crate) struct Running(pub(crate) Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -203,7 +210,7 @@ impl Drop for Running {
 }
 
 /// Makes `pool-0000`… in cluster `prod`, from several threads.
-pub fn many_pools(server: &Server, count: usize) {
+pub(crate) fn many_pools(server: &Server, count: usize) {
     const WRITERS: usize = 16;
     let cluster = server.run(&["get", "cluster", "prod", "-o", "jsonpath={.id}"]).ok();
     std::thread::scope(|scope| {

@@ -185,7 +185,9 @@ mod tests {
     #[test]
     fn custom_columns_keep_filters_whole() {
         let format: Format =
-            "NAME:.name,READY:.conditions[?(@.type==\"Ready\")].status,X:.y[0,1]".parse().unwrap();
+            "custom-columns=NAME:.name,READY:.conditions[?(@.type==\"Ready\")].status,X:.y[0,1]"
+                .parse()
+                .unwrap();
         let document = list(
             vec![json!({"name": "web", "conditions": [{"type": "Ready", "status": "True"}], "y": [1, 2]})],
             None,
