@@ -31,6 +31,9 @@ use crate::{
     logs, output,
 };
 
+/// The port that the command line asks when nothing else is said.
+const DEFAULT_PORT: u16 = 8080;
+
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -124,6 +127,14 @@ fn announce(address: SocketAddr, tls: bool, app: &App, token_file: Option<&std::
     }
     if let Some(path) = token_file {
         output::line(&format!("controller token in {}", path.display()));
+    }
+    if app.identity.is_dev() {
+        let server = format!("{scheme}://{address}");
+        let flag = if address.port() == DEFAULT_PORT { String::new() } else { format!(" --server {server}") };
+        output::line(&format!("open {server}/docs/ for the API, or try in another terminal:"));
+        output::line(&format!("  muster get pools{flag}"));
+        output::line(&format!("  muster create cluster lab --platform gcp{flag}"));
+        output::line(&format!("  muster create pool web --cluster lab --platform gcp --machine-type n1-standard-4 --min 1 --max 5{flag}"));
     }
     tracing::info!(%address, mode = app.identity.mode(), "serving");
 }

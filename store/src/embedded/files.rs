@@ -176,7 +176,7 @@ fn check(database: &mut Database) -> Result<(), Trouble> {
         tracing::warn!("the store's free pages were not as they should be, and were put in order");
     }
     let keys = guarded(|| pages::check_all(&database.begin_read()?))?;
-    tracing::info!(keys, "the store was checked in full after an unclean stop");
+    tracing::info!(keys, "the store was checked in full");
     Ok(())
 }
 
