@@ -1,7 +1,7 @@
 //! The planner: from a snapshot to machines, placements and reasons.
 
-mod classes;
-mod hash;
+pub(crate) mod classes;
+pub(crate) mod hash;
 mod targets;
 mod terms;
 mod translate;
