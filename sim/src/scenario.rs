@@ -1,24 +1,28 @@
 //! The planning problem file `muster-scenario/1`, and the report on it.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use muster_engine::{
-    plan::{Input, Offer},
-    solve::UNLIMITED,
+    Snapshot,
+    plan::{Decision, Source, Target},
+    snapshot::{self, Host, HostState, Member, Offering, Pool},
 };
 use muster_model::{
-    Quantity,
+    Duration, Quantity,
     k8s::{
-        Affinity, Container, ContainerPort, Labels, List, Node, NodeSpec, NodeStatus, ObjectMeta, Pod, PodSpec,
-        ResourceList, Resources, SpreadConstraint, Taint, Toleration,
+        Affinity, Container, ContainerPort, DaemonSet, DaemonSetSpec, Labels, List, Node, NodeSpec,
+        NodeStatus, ObjectMeta, Pod, PodSpec, PodTemplate, ResourceList, Resources, SpreadConstraint, Taint,
+        Toleration,
     },
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
-const CAPACITY_TYPE: &str = "karpenter.sh/capacity-type";
 const HOSTNAME: &str = "kubernetes.io/hostname";
 /// Pods per node where the file does not say.
 const DEFAULT_PODS: i64 = 110;
@@ -129,32 +133,6 @@ pub struct PodEntry {
     pub replicas: Option<u32>,
 }
 
-/// The scenario as objects: what the planner is asked about.
-#[derive(Debug, Default)]
-pub struct World {
-    pub nodes: Vec<Node>,
-    /// Pods with the index of the node they run on.
-    pub running: Vec<(Pod, u32)>,
-    pub pending: Vec<Pod>,
-    pub daemons: Vec<Pod>,
-    pub offers: Vec<Offered>,
-}
-
-/// One way to get a machine.
-#[derive(Debug, Clone)]
-pub struct Offered {
-    pub template: String,
-    pub pool: String,
-    pub zone: String,
-    pub capacity_type: String,
-    pub price: f64,
-    pub supply: u32,
-    /// The hosts behind it, in the order in which they are called up.
-    pub hosts: Vec<String>,
-    pub node: Node,
-    pub weight: i64,
-}
-
 /// Reads a scenario; nothing is expanded yet.
 pub fn read(bytes: &[u8]) -> Result<Scenario, ScenarioError> {
     let scenario: Scenario = serde_json::from_slice(bytes).map_err(ScenarioError::Read)?;
@@ -165,100 +143,130 @@ pub fn read(bytes: &[u8]) -> Result<Scenario, ScenarioError> {
 }
 
 impl Scenario {
-    /// Makes objects of the entries, `replicas` expanded.
-    pub fn world(&self) -> Result<World, ScenarioError> {
-        let mut world = World { offers: self.offers()?, ..World::default() };
-        let templates: BTreeMap<&str, &Template> = self.templates.iter().map(|t| (&*t.name, t)).collect();
-        for entry in &self.nodes {
-            world.nodes.push(node(entry, &templates)?);
-        }
-        let places: BTreeMap<&str, u32> = self.nodes.iter().map(|entry| &*entry.name).zip(0..).collect();
-        for entry in &self.pods {
-            let at = match &entry.node {
-                None => None,
-                Some(name) => Some(*places.get(&**name).ok_or_else(|| ScenarioError::NoNode {
-                    pod: entry.name.clone(),
-                    node: name.clone(),
-                })?),
-            };
-            for pod in expand(entry) {
-                match at {
-                    None => world.pending.push(pod),
-                    Some(node) => world.running.push((pod, node)),
-                }
-            }
-        }
-        world.daemons = self.daemons.iter().flat_map(expand).collect();
-        Ok(world)
-    }
-
-    fn offers(&self) -> Result<Vec<Offered>, ScenarioError> {
+    /// The snapshot that the scenario describes, `replicas` expanded.
+    pub fn snapshot(&self) -> Result<Snapshot, ScenarioError> {
         let fallback = [PoolEntry { name: "default".into(), ..PoolEntry::default() }];
         let pools = if self.pools.is_empty() { &fallback[..] } else { &self.pools[..] };
-        let mut offers = Vec::new();
-        for pool in pools {
-            if let Some(names) = &pool.templates
-                && let Some(missing) = names.iter().find(|name| !self.templates.iter().any(|t| t.name == **name))
+        let templates: BTreeMap<&str, &Template> = self.templates.iter().map(|t| (&*t.name, t)).collect();
+        let mut snapshot = Snapshot::default();
+        let mut housed: BTreeSet<&str> = BTreeSet::new();
+        for entry in pools {
+            if let Some(names) = &entry.templates
+                && let Some(missing) = names.iter().find(|name| !templates.contains_key(name.as_str()))
             {
-                let object = format!("pool {:?}", pool.name);
+                let object = format!("pool {:?}", entry.name);
                 return Err(ScenarioError::NoTemplate { object, template: missing.clone() });
             }
-            let used = |template: &&Template| pool.templates.as_ref().is_none_or(|names| names.contains(&template.name));
-            for template in self.templates.iter().filter(used) {
-                offers.extend(template.offers(pool));
+            let used = |t: &&Template| entry.templates.as_ref().is_none_or(|names| names.contains(&t.name));
+            let used: Vec<&Template> = self.templates.iter().filter(used).collect();
+            for template in &used {
+                if housed.insert(&template.name) {
+                    snapshot.hosts.extend(template.hosts.iter().map(|host| host.host(entry, template)));
+                }
             }
+            snapshot.pools.push(entry.pool(&used));
         }
-        Ok(offers)
+        for entry in &self.nodes {
+            let node = node(entry, &templates)?;
+            let member = Member {
+                pool: entry.pool.as_deref().unwrap_or(&pools[0].name).into(),
+                template: entry.template.as_deref().unwrap_or("").into(),
+                price: micros(entry.price.unwrap_or_else(|| {
+                    entry.template.as_deref().and_then(|name| templates.get(name)).map_or(0.0, |t| t.price)
+                })),
+                ..Member::default()
+            };
+            snapshot.members.insert(node.metadata.name.clone(), member);
+            snapshot.cluster.nodes.push(node);
+        }
+        let known: BTreeSet<&str> = self.nodes.iter().map(|entry| &*entry.name).collect();
+        for entry in &self.pods {
+            if let Some(node) = entry.node.as_ref().filter(|node| !known.contains(node.as_str())) {
+                return Err(ScenarioError::NoNode { pod: entry.name.clone(), node: node.clone() });
+            }
+            expand(entry, &mut snapshot.cluster.pods);
+        }
+        snapshot.cluster.daemon_sets = self.daemons.iter().map(daemon_set).collect();
+        Ok(snapshot)
+    }
+}
+
+/// Reads a scenario and makes its snapshot.
+pub fn load(bytes: &[u8]) -> Result<Snapshot, ScenarioError> {
+    read(bytes)?.snapshot()
+}
+
+impl PoolEntry {
+    fn pool(&self, templates: &[&Template]) -> Pool {
+        Pool {
+            name: self.name.as_str().into(),
+            max: u32::MAX,
+            priority: i32::try_from(self.weight).unwrap_or(i32::MAX),
+            limits: self.limits.clone(),
+            templates: templates.iter().map(|template| template.template(self)).collect(),
+            ..Pool::default()
+        }
+    }
+}
+
+impl HostEntry {
+    fn host(&self, pool: &PoolEntry, template: &Template) -> Host {
+        let milliwatts = |watts: Option<i64>| watts.unwrap_or(0).saturating_mul(1000);
+        Host {
+            name: self.name.as_str().into(),
+            pool: pool.name.as_str().into(),
+            template: template.name.as_str().into(),
+            state: match self.state.as_deref() {
+                Some("on") => HostState::On,
+                Some("failed") => HostState::Failed,
+                _ => HostState::Off,
+            },
+            zone: Some(self.zone.as_deref().unwrap_or(DEFAULT_ZONE).into()),
+            rack: self.zone.as_deref().map(Into::into),
+            price: micros(template.price),
+            idle_milliwatts: milliwatts(self.idle_watts),
+            max_milliwatts: milliwatts(self.max_watts),
+            inrush_milliwatts: milliwatts(self.max_watts),
+            wake_time: Duration::from_secs(u64::try_from(self.wake_seconds.unwrap_or(0)).unwrap_or(0)),
+            ..Host::default()
+        }
     }
 }
 
 impl Template {
-    fn offers(&self, pool: &PoolEntry) -> Vec<Offered> {
-        let make = |zone: Option<&str>, kind: Option<&str>, price: f64, supply: u32, hosts: Vec<String>| {
-            let zone = zone.unwrap_or(DEFAULT_ZONE);
-            let kind = kind.unwrap_or(DEFAULT_CAPACITY_TYPE);
-            Offered {
-                template: self.name.clone(),
-                pool: pool.name.clone(),
-                zone: zone.into(),
-                capacity_type: kind.into(),
-                price,
-                supply,
-                hosts,
-                node: self.node(pool, zone, kind),
-                weight: pool.weight,
-            }
+    fn template(&self, pool: &PoolEntry) -> snapshot::Template {
+        let offering = |zone: Option<&str>, kind: Option<&str>, price: f64, supply: Option<u32>| Offering {
+            zone: Some(zone.unwrap_or(DEFAULT_ZONE).into()),
+            capacity_type: Some(kind.unwrap_or(DEFAULT_CAPACITY_TYPE).into()),
+            price: micros(price),
+            supply,
+            unavailable_until: None,
         };
-        if !self.hosts.is_empty() {
-            let mut zones: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-            for host in self.hosts.iter().filter(|host| host.state.as_deref() != Some("failed")) {
-                zones.entry(host.zone.as_deref().unwrap_or(DEFAULT_ZONE)).or_default().push(host.name.clone());
-            }
-            let offer = |(zone, hosts): (&str, Vec<String>)| {
-                make(Some(zone), None, self.price, hosts.len() as u32, hosts)
+        let offerings = if !self.hosts.is_empty() {
+            Vec::new()
+        } else if self.offerings.is_empty() {
+            vec![offering(None, None, self.price, self.supply)]
+        } else {
+            let each = |entry: &OfferingEntry| {
+                let price = entry.price.unwrap_or(self.price);
+                offering(entry.zone.as_deref(), entry.capacity_type.as_deref(), price, entry.supply)
             };
-            return zones.into_iter().map(offer).collect();
-        }
-        if self.offerings.is_empty() {
-            return vec![make(None, None, self.price, self.supply.unwrap_or(UNLIMITED), Vec::new())];
-        }
-        let offer = |entry: &OfferingEntry| {
-            let price = entry.price.unwrap_or(self.price);
-            let supply = entry.supply.unwrap_or(UNLIMITED);
-            make(entry.zone.as_deref(), entry.capacity_type.as_deref(), price, supply, Vec::new())
+            self.offerings.iter().map(each).collect()
         };
-        self.offerings.iter().map(offer).collect()
+        snapshot::Template {
+            name: self.name.as_str().into(),
+            node: Arc::new(self.node(pool)),
+            csi: None,
+            offerings,
+        }
     }
 
-    fn node(&self, pool: &PoolEntry, zone: &str, kind: &str) -> Node {
+    fn node(&self, pool: &PoolEntry) -> Node {
         let mut labels = self.labels.clone();
         for (key, value) in pool.labels.iter() {
             labels.insert(key, value.clone());
         }
         labels.insert(INSTANCE_TYPE, self.name.as_str().into());
-        labels.insert(ZONE, zone.into());
-        labels.insert(CAPACITY_TYPE, kind.into());
-        labels.insert(HOSTNAME, "new".into());
         let taints: Vec<Taint> = self.taints.iter().chain(pool.taints.iter()).cloned().collect();
         Node {
             metadata: ObjectMeta { labels, ..ObjectMeta::default() },
@@ -293,7 +301,7 @@ fn node(entry: &NodeEntry, templates: &BTreeMap<&str, &Template>) -> Result<Node
     };
     let pool = PoolEntry::default();
     let zone = entry.zone.as_deref().unwrap_or(DEFAULT_ZONE);
-    let mut node = template.map_or_else(Node::default, |t| t.node(&pool, zone, DEFAULT_CAPACITY_TYPE));
+    let mut node = template.map_or_else(Node::default, |t| t.node(&pool));
     node.metadata.name = entry.name.as_str().into();
     let mut labels = node.metadata.labels.clone();
     labels.insert(ZONE, zone.into());
@@ -310,7 +318,7 @@ fn node(entry: &NodeEntry, templates: &BTreeMap<&str, &Template>) -> Result<Node
     Ok(node)
 }
 
-fn expand(entry: &PodEntry) -> Vec<Pod> {
+fn spec(entry: &PodEntry) -> PodSpec {
     let ports = entry.host_ports.iter().map(|&port| ContainerPort {
         container_port: port,
         host_port: port,
@@ -321,18 +329,24 @@ fn expand(entry: &PodEntry) -> Vec<Pod> {
         ports: ports.collect(),
         ..Container::default()
     };
-    let spec = Arc::new(PodSpec {
+    PodSpec {
         containers: [container].into(),
+        node_name: entry.node.as_deref().map(Into::into),
         node_selector: entry.node_selector.clone(),
         affinity: entry.affinity.clone(),
         topology_spread_constraints: entry.topology_spread_constraints.clone(),
         tolerations: entry.tolerations.clone(),
         ..PodSpec::default()
-    });
-    let pod = |name: String| Pod {
+    }
+}
+
+fn expand(entry: &PodEntry, pods: &mut Vec<Pod>) {
+    let spec = Arc::new(spec(entry));
+    let namespace: Arc<str> = entry.namespace.as_deref().unwrap_or("default").into();
+    let pod = |name: Arc<str>| Pod {
         metadata: ObjectMeta {
-            name: name.into(),
-            namespace: entry.namespace.as_deref().unwrap_or("default").into(),
+            name,
+            namespace: Arc::clone(&namespace),
             labels: entry.labels.clone(),
             ..ObjectMeta::default()
         },
@@ -340,33 +354,20 @@ fn expand(entry: &PodEntry) -> Vec<Pod> {
         ..Pod::default()
     };
     match entry.replicas {
-        None => vec![pod(entry.name.clone())],
-        Some(count) => (0..count).map(|number| pod(format!("{}-{number}", entry.name))).collect(),
+        None => pods.push(pod(entry.name.as_str().into())),
+        Some(count) => pods.extend((0..count).map(|number| pod(format!("{}-{number}", entry.name).into()))),
     }
 }
 
-impl World {
-    /// The planner's input. Prices are rounded to millionths.
-    pub fn input(&self) -> Input<'_> {
-        Input {
-            nodes: self.nodes.iter().collect(),
-            running: self.running.iter().map(|(pod, node)| (pod, *node)).collect(),
-            pending: self.pending.iter().collect(),
-            offers: self
-                .offers
-                .iter()
-                .map(|offer| Offer {
-                    node: &offer.node,
-                    cost: micros(offer.price),
-                    supply: offer.supply,
-                    takes: Vec::new(),
-                    rank: -offer.weight,
-                })
-                .collect(),
-            namespaces: Vec::new(),
-            daemons: self.daemons.iter().collect(),
-            budgets: Vec::new(),
-        }
+fn daemon_set(entry: &PodEntry) -> DaemonSet {
+    let metadata = ObjectMeta { labels: entry.labels.clone(), ..ObjectMeta::default() };
+    DaemonSet {
+        metadata: ObjectMeta {
+            name: entry.name.as_str().into(),
+            namespace: entry.namespace.as_deref().unwrap_or("default").into(),
+            ..ObjectMeta::default()
+        },
+        spec: DaemonSetSpec { template: PodTemplate { metadata, spec: Arc::new(spec(entry)) } },
     }
 }
 
@@ -374,4 +375,103 @@ impl World {
 #[allow(clippy::cast_possible_truncation, reason = "prices are far below 2^43")]
 fn micros(price: f64) -> i64 {
     (price * 1e6).round() as i64
+}
+
+/// What `muster simulate --scenario` prints.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Report {
+    pub peer: String,
+    pub version: String,
+    pub case: String,
+    pub solve_ms: f64,
+    pub solve_user_ms: f64,
+    pub max_rss_kb: u64,
+    pub nodes: usize,
+    pub cost: f64,
+    pub unschedulable: usize,
+    pub claims: Vec<Claim>,
+    /// Index of the claim by `namespace/pod`.
+    pub placement: BTreeMap<String, usize>,
+    /// Name of the node by `namespace/pod`, for pods on nodes that were there.
+    pub existing: BTreeMap<String, String>,
+    pub loops: u32,
+    pub by_template: BTreeMap<String, usize>,
+    pub errors: Vec<String>,
+}
+
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Claim {
+    pub template: String,
+    pub pool: String,
+    pub zone: String,
+    #[serde(rename = "capacityType")]
+    pub capacity_type: String,
+    pub price: f64,
+    pub pods: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+}
+
+/// What a solve took, as measured by the caller.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Measured {
+    pub solve_ms: f64,
+    pub solve_user_ms: f64,
+    pub max_rss_kb: u64,
+}
+
+/// The report on a decision about a scenario.
+pub fn report(case: &str, snapshot: &Snapshot, decision: &Decision, measured: Measured) -> Report {
+    let plan = &decision.plan;
+    let mut report = Report {
+        peer: "muster".into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        case: case.into(),
+        solve_ms: measured.solve_ms,
+        solve_user_ms: measured.solve_user_ms,
+        max_rss_kb: measured.max_rss_kb,
+        nodes: plan.new_nodes.len(),
+        unschedulable: plan.unplaced.len(),
+        loops: 1,
+        ..Report::default()
+    };
+    for new in &plan.new_nodes {
+        let (zone, kind, host) = match &new.source {
+            Source::Bought { zone, capacity_type } => (zone.clone(), capacity_type.clone(), None),
+            Source::Host { host } => {
+                (snapshot.host(host).and_then(|host| host.zone.clone()), None, Some(host.to_string()))
+            }
+        };
+        let text = |value: Option<Arc<str>>, fallback: &str| {
+            value.map_or_else(|| fallback.to_owned(), |v| v.to_string())
+        };
+        report.cost += currency(new.price);
+        *report.by_template.entry(new.template.to_string()).or_default() += 1;
+        report.claims.push(Claim {
+            template: new.template.to_string(),
+            pool: new.pool.to_string(),
+            zone: text(zone, DEFAULT_ZONE),
+            capacity_type: text(kind, DEFAULT_CAPACITY_TYPE),
+            price: currency(new.price),
+            pods: 0,
+            host,
+        });
+    }
+    for placement in &plan.placements {
+        match &placement.on {
+            Target::New(at) => {
+                report.claims[*at as usize].pods += 1;
+                report.placement.insert(placement.pod.to_string(), *at as usize);
+            }
+            Target::Node(node) => {
+                report.existing.insert(placement.pod.to_string(), node.to_string());
+            }
+        }
+    }
+    report
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a price in a report")]
+fn currency(micros: i64) -> f64 {
+    micros as f64 / 1e6
 }

@@ -4,6 +4,11 @@
 //! collected, not just the first. Budgets are one account over the whole plan, a node that goes never
 //! takes pods in, and the finished removals are carried out once more on a fresh state, so that no pod is
 //! left without a place. Nothing here reads a clock: delays are arithmetic over times in the snapshot.
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "ids are u32 by design; a snapshot with 2^32 pods does not fit in memory"
+)]
 
 mod budgets;
 mod floor;

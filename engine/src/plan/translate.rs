@@ -11,7 +11,7 @@ use super::{
     terms::{Terms, topology_keys},
 };
 use crate::{
-    fit::{Amounts, node_affinity, pod_affinity, ports, requests, taints},
+    fit::{Amounts, node_affinity, pod_affinity, requests},
     solve,
 };
 
@@ -25,7 +25,7 @@ pub struct Input<'a> {
     pub pending: Vec<&'a Pod>,
     pub offers: Vec<Offer<'a>>,
     pub namespaces: Vec<&'a Namespace>,
-    /// One pod of each daemon: it runs on every new node that admits it.
+    /// One pod of each daemon; offers say which of them run there.
     pub daemons: Vec<&'a Pod>,
     /// Limits that offers share.
     pub budgets: Vec<i64>,
@@ -40,6 +40,8 @@ pub struct Offer<'a> {
     pub supply: u32,
     pub takes: Vec<(u32, i64)>,
     pub rank: i64,
+    /// Indexes into the daemons that would run on it.
+    pub daemons: Vec<u32>,
 }
 
 /// A problem and how to read its answer.
@@ -66,7 +68,7 @@ pub fn translate<'a>(input: &Input<'a>, keys: &'a mut Vec<Box<str>>) -> Translat
     let targets: Vec<&Node> =
         input.nodes.iter().copied().chain(input.offers.iter().map(|offer| offer.node)).collect();
     let signatures = Signatures::new(&targets, &classes);
-    let locations = Locations::new(&targets, keys.clone());
+    let locations = Locations::new(&targets, keys);
     let namespaces: BTreeMap<&str, &Labels> =
         input.namespaces.iter().map(|space| (&*space.metadata.name, &space.metadata.labels)).collect();
     let mut terms = Terms::new(keys, namespaces);
@@ -94,7 +96,7 @@ pub fn translate<'a>(input: &Input<'a>, keys: &'a mut Vec<Box<str>>) -> Translat
         .filter(|(pod, _)| has_ports(pod))
         .map(|(pod, node)| (*node, terms.occupy(pod)))
         .collect();
-    let daemon_ports: Vec<Vec<u32>> = input.daemons.iter().map(|pod| terms.occupy(pod)).collect();
+    let mut daemon_marks: Vec<Vec<u32>> = input.daemons.iter().map(|pod| terms.occupy(pod)).collect();
     for (class, rules) in classes.iter().zip(&mut numeric) {
         rules.raises.extend(terms.raises(class.face, class.pod));
         rules.raises.sort_unstable();
@@ -102,6 +104,9 @@ pub fn translate<'a>(input: &Input<'a>, keys: &'a mut Vec<Box<str>>) -> Translat
         rules.forbids.extend(terms.forbidden(class.pod));
         rules.forbids.sort_unstable();
         rules.forbids.dedup();
+    }
+    for (marks, pod) in daemon_marks.iter_mut().zip(&input.daemons) {
+        marks.extend(terms.raised_by(pod));
     }
     let mut marks: Vec<Vec<(u32, u32)>> = vec![Vec::new(); input.nodes.len()];
     for ((_, node), held) in guards.iter().zip(&held) {
@@ -122,7 +127,7 @@ pub fn translate<'a>(input: &Input<'a>, keys: &'a mut Vec<Box<str>>) -> Translat
             marks,
         })
         .collect();
-    let shapes = shapes(input, &lanes, &signatures, &locations, &daemon_ports);
+    let shapes = shapes(input, &lanes, &signatures, &locations, &daemon_marks);
     let problem = solve::Problem {
         lanes: lanes.len(),
         classes: numeric,
@@ -237,28 +242,26 @@ fn shapes(
     lanes: &[Box<str>],
     signatures: &Signatures<'_>,
     locations: &Locations,
-    daemon_ports: &[Vec<u32>],
+    daemon_marks: &[Vec<u32>],
 ) -> Vec<solve::Shape> {
-    let daemons: Vec<(Vec<i64>, bool)> = input
-        .daemons
-        .iter()
-        .map(|pod| (amounts(lanes, &requests::of_pending(pod), 1), ports::of(&pod.spec).is_empty()))
-        .collect();
+    let daemons: Vec<Vec<i64>> =
+        input.daemons.iter().map(|pod| amounts(lanes, &requests::of_pending(pod), 1)).collect();
     let first = input.nodes.len();
+    let mut rooms: FixedMap<usize, Vec<i64>> = FixedMap::default();
     input
         .offers
         .iter()
         .enumerate()
         .map(|(at, offer)| {
-            let mut room = capacity(lanes, offer.node);
+            // Offerings of one template share its amounts.
+            let list = std::ptr::from_ref(offer.node) as usize;
+            let mut room = rooms.entry(list).or_insert_with(|| capacity(lanes, offer.node)).clone();
             let mut marks = Vec::new();
-            for ((pod, (request, _)), ports) in input.daemons.iter().zip(&daemons).zip(daemon_ports) {
-                if daemon_lands(pod, offer.node) {
-                    for (have, want) in room.iter_mut().zip(request) {
-                        *have -= want;
-                    }
-                    raise(&mut marks, ports);
+            for &daemon in &offer.daemons {
+                for (have, want) in room.iter_mut().zip(&daemons[daemon as usize]) {
+                    *have -= want;
                 }
+                raise(&mut marks, &daemon_marks[daemon as usize]);
             }
             solve::Shape {
                 room,
@@ -274,15 +277,12 @@ fn shapes(
         .collect()
 }
 
-/// Whether a daemon's pod would run on a node.
-pub(crate) fn daemon_lands(pod: &Pod, node: &Node) -> bool {
-    taints::untolerated(&node.spec.taints, &pod.spec.tolerations).is_none() && node_affinity::matches(&pod.spec, node)
-}
-
 /// Weights of preferred node affinity by location.
 fn prefers(pod: &Pod, targets: &[&Node], locations: &Locations) -> Vec<(u32, i64)> {
     let affinity = pod.spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
-    let Some(affinity) = affinity.filter(|affinity| !affinity.preferred.is_empty()) else { return Vec::new() };
+    let Some(affinity) = affinity.filter(|affinity| !affinity.preferred.is_empty()) else {
+        return Vec::new();
+    };
     let mut best: BTreeMap<u32, i64> = BTreeMap::new();
     for (node, &location) in targets.iter().zip(&locations.of_target) {
         let score: i64 = affinity
