@@ -274,12 +274,13 @@ fn trees(ground: &Ground<'_>, state: &State<'_>, order: &[u32]) -> (Vec<MaxTree>
             rows.push((rows.len() + 1 < MAX_TREES).then_some(row));
         }
     }
-    let open = |row: &Option<&[u64]>, at: usize| {
+    let open = |row: Option<&[u64]>, at: usize| {
         let node = order[at] as usize;
         let signature = state.signature[node];
         let allowed = row.is_none_or(|row| row[signature as usize / 64] >> (signature % 64) & 1 == 1);
         (allowed && ground.seats[node].receives).then(|| state.room(node))
     };
-    let trees = rows.iter().map(|row| MaxTree::new(order.len(), problem.lanes, |at| open(row, at))).collect();
+    let trees =
+        rows.iter().map(|row| MaxTree::new(order.len(), problem.lanes, |at| open(*row, at))).collect();
     (trees, tree_of)
 }

@@ -229,7 +229,7 @@ fn guest<'a>(
     controllers: &Controllers<'_>,
 ) -> Guest<'a> {
     let draw = budgets.draw(pod);
-    let mut blocks = pods::blocks(pod, &snapshot.drain, controllers, draw != Draw::None);
+    let mut blocks = pods::blocks(pod, snapshot.drain, controllers, draw != Draw::None);
     if draw == Draw::Several {
         let covering = budgets.covering(pod).to_vec();
         blocks.push(PodBlock::SeveralBudgets {
@@ -292,7 +292,7 @@ fn bound<'a>(snapshot: &'a Snapshot, places: &FixedMap<&str, u32>, real: usize) 
         match pods::fate(pod, snapshot.now) {
             Fate::Terminal => {}
             Fate::Daemon | Fate::Mirror | Fate::Terminating | Fate::LongTerminating => {
-                going.push((pod, node))
+                going.push((pod, node));
             }
             Fate::Moves => {
                 found.push((index, node));

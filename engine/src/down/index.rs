@@ -54,7 +54,8 @@ impl MaxTree {
     }
 
     fn climb(&mut self, position: usize) {
-        let mut at = (self.size + position) / 2;
+        let leaf = self.size + position;
+        let mut at = leaf >> 1;
         while at > 0 {
             self.pull(at);
             at /= 2;

@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use muster_model::k8s::{ObjectMeta, Pod, PodSpec};
+use muster_model::k8s::{List, ObjectMeta, Pod, PodSpec};
 
 use crate::plan::{classes, hash::FixedMap};
 
@@ -82,13 +82,12 @@ pub(crate) fn intern<'a>(pods: &[&'a Pod], guards: impl Iterator<Item = &'a Pod>
         let namespace = *namespaces.entry(&pod.metadata.namespace).or_insert(next);
         seen.clear();
         seen.extend(keys.iter().map(|key| pod.metadata.labels.text(key)));
-        let face = match labels.get(&seen) {
-            Some(&face) => face,
-            None => {
-                let next = labels.len() as u32;
-                labels.insert(seen.clone(), next);
-                next
-            }
+        let next = labels.len() as u32;
+        let face = if let Some(&face) = labels.get(&seen) {
+            face
+        } else {
+            labels.insert(seen.clone(), next);
+            next
         };
         let id = *known.entry((spec, namespace, face)).or_insert_with(|| {
             interned.examples.push(unbound(pod));
@@ -101,7 +100,7 @@ pub(crate) fn intern<'a>(pods: &[&'a Pod], guards: impl Iterator<Item = &'a Pod>
 
 /// The pod as its controller would make it again, volumes aside.
 fn unbound(pod: &Pod) -> Pod {
-    let spec = PodSpec { node_name: None, volumes: Default::default(), ..PodSpec::clone(&pod.spec) };
+    let spec = PodSpec { node_name: None, volumes: List::default(), ..PodSpec::clone(&pod.spec) };
     let metadata = ObjectMeta {
         name: pod.metadata.name.clone(),
         namespace: pod.metadata.namespace.clone(),

@@ -19,13 +19,16 @@ mod nodes;
 mod pack;
 mod pods;
 mod pools;
+mod replace;
 mod report;
+mod steps;
 mod sweep;
 mod usage;
 mod volumes;
 
 pub use pods::{Controllers, Fate, blocks, fate};
 pub use report::{Blocker, Kept, Movement, Outcome, PodBlock, Refusal, Refused, Report, Verdict, Witness};
+pub use steps::{Step, step};
 pub use usage::{Share, Usage};
 
 use crate::{
@@ -56,7 +59,12 @@ pub fn scale_down(snapshot: &Snapshot, plan: &Plan) -> Report {
     recheck(&ground, &mut packed);
     tell(&ground, &packed, &mut verdicts);
     let removals = packed.removals.iter().map(|(node, moves)| removal(&ground, *node, moves)).collect();
-    Report { removals, verdicts, effort: floor.effort + packed.effort }
+    let effort = floor.effort + packed.effort;
+    let mut report = Report { new_nodes: Vec::new(), removals, verdicts, effort };
+    if report.removals.is_empty() && *plan == Plan::default() {
+        replace::replace(snapshot, &mut report);
+    }
+    report
 }
 
 /// The order in which single nodes offer pods to others.

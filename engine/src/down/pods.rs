@@ -79,11 +79,11 @@ fn do_not_disrupt(pod: &Pod) -> Option<PodBlock> {
     (pod.metadata.annotations.text(DO_NOT_DISRUPT) == Some("true")).then_some(PodBlock::DoNotDisrupt)
 }
 
-fn unreplicated(pod: &Pod, policy: &DrainPolicy) -> Option<PodBlock> {
+fn unreplicated(pod: &Pod, policy: DrainPolicy) -> Option<PodBlock> {
     (policy.keep_unreplicated && pod.metadata.controller().is_none()).then_some(PodBlock::Unreplicated)
 }
 
-fn local_storage(pod: &Pod, policy: &DrainPolicy) -> Option<PodBlock> {
+fn local_storage(pod: &Pod, policy: DrainPolicy) -> Option<PodBlock> {
     if !policy.keep_local_storage {
         return None;
     }
@@ -98,7 +98,7 @@ fn local_storage(pod: &Pod, policy: &DrainPolicy) -> Option<PodBlock> {
     Some(PodBlock::LocalStorage { volume: kept.name.clone() })
 }
 
-fn system(pod: &Pod, policy: &DrainPolicy, has_budget: bool) -> Option<PodBlock> {
+fn system(pod: &Pod, policy: DrainPolicy, has_budget: bool) -> Option<PodBlock> {
     let system = policy.keep_system && !has_budget && &*pod.metadata.namespace == SYSTEM_NAMESPACE;
     system.then_some(PodBlock::System)
 }
@@ -156,7 +156,7 @@ impl<'a> Controllers<'a> {
 /// Every rule that keeps a pod that would have to move where it is.
 pub fn blocks(
     pod: &Pod,
-    policy: &DrainPolicy,
+    policy: DrainPolicy,
     controllers: &Controllers<'_>,
     has_budget: bool,
 ) -> Vec<PodBlock> {
@@ -218,7 +218,7 @@ mod tests {
     fn every_rule_says_why() {
         #[track_caller]
         fn check(extra: &Value, policy: DrainPolicy, codes: &[&str]) {
-            let found = blocks(&owned(extra), &policy, &Controllers::default(), false);
+            let found = blocks(&owned(extra), policy, &Controllers::default(), false);
             assert_eq!(found.iter().map(PodBlock::code).collect::<Vec<_>>(), codes, "{extra}");
         }
         let strict = DrainPolicy::default();
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn a_system_pod_with_a_budget_may_move() {
         let pod = owned(&json!({"metadata": {"namespace": "kube-system"}}));
-        assert!(blocks(&pod, &DrainPolicy::default(), &Controllers::default(), true).is_empty());
+        assert!(blocks(&pod, DrainPolicy::default(), &Controllers::default(), true).is_empty());
     }
 
     #[test]
@@ -273,7 +273,7 @@ mod tests {
             let pod = owned(
                 &json!({"metadata": {"ownerReferences": [{"kind": kind, "name": "o", "controller": true}]}}),
             );
-            let found = blocks(&pod, &snapshot.drain, &Controllers::new(&snapshot), false);
+            let found = blocks(&pod, snapshot.drain, &Controllers::new(&snapshot), false);
             assert_eq!(found.first().map(PodBlock::code), code, "{kind}");
         }
         let set = |name: &str, replicas: Value| json!([{"metadata": {"name": name, "namespace": "d"}, "spec": {"replicas": replicas}}]);

@@ -302,7 +302,7 @@ impl Tally<'_> {
         let fixed = self.pool.fixed.filter(|size| nodes <= *size);
         let fixed = fixed.map(|size| Blocker::FixedSize { pool: pool.clone(), nodes, size });
         let min = self.pool.min;
-        let least = (nodes <= min).then(|| Blocker::Minimum { pool, nodes, min });
+        let least = (nodes <= min).then_some(Blocker::Minimum { pool, nodes, min });
         fixed.into_iter().chain(least)
     }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::usage::Usage;
 use crate::{
-    plan::Removal,
+    plan::{NewNode, Removal},
     snapshot::{Snapshot, Trigger},
 };
 
@@ -16,6 +16,8 @@ use crate::{
 #[serde(rename_all = "camelCase")]
 #[must_use]
 pub struct Report {
+    /// Nodes that replace some of those that go; empty unless something is replaced.
+    pub new_nodes: Vec<NewNode>,
     /// In an order in which each is legal.
     pub removals: Vec<Removal>,
     /// One for every node of the snapshot, by name.

@@ -287,3 +287,86 @@ fn a_removal_never_takes_the_pool_above_its_high_mark() {
     snapshot.pools[0].demand.target_cpu_percent = Some(57);
     assert_eq!(removed(&snapshot).len(), 1);
 }
+
+#[test]
+fn a_node_that_is_too_large_is_replaced_by_a_cheaper_one_if_nothing_can_just_go() {
+    let mut snapshot = base();
+    snapshot.pools[0].demand.scale_down_percent = None;
+    snapshot.cluster.pods = vec![pod("a-1", "a", "2"), pod("b-1", "b", "3"), pod("c-1", "c", "3")];
+    let offering = |price: i64| crate::snapshot::Offering { price, ..Default::default() };
+    let small = Template {
+        name: "s".into(),
+        node: Arc::new(node("s", "2")),
+        offerings: vec![offering(600_000)],
+        ..Template::default()
+    };
+    snapshot.pools[0].templates.push(small);
+    let report = scale_down(&snapshot, &Plan::default());
+    let plan =
+        Plan { new_nodes: report.new_nodes.clone(), removals: report.removals.clone(), ..Plan::default() };
+    assert!(audit(&snapshot, &plan).is_empty());
+    assert_eq!((plan.new_nodes.len(), plan.removals.len()), (1, 1), "{report:?}");
+    assert_eq!((&*plan.removals[0].node, &plan.removals[0].moves[0].on), ("a", &Target::New(0)));
+    assert_eq!(report.verdict("a").unwrap().outcome, Outcome::Replaced);
+    // One that saves next to nothing is not worth the move.
+    snapshot.pools[0].templates[1].offerings[0].price = 960_000;
+    assert!(scale_down(&snapshot, &Plan::default()).removals.is_empty());
+    // Nor may it pass the bounds that always hold.
+    snapshot.pools[0].templates[1].offerings[0].price = 600_000;
+    snapshot.pools[0].max = 3;
+    assert!(scale_down(&snapshot, &Plan::default()).removals.is_empty());
+}
+
+#[test]
+fn a_pool_grows_by_one_step_for_its_trigger_or_its_high_mark() {
+    #[track_caller]
+    fn check(change: impl Fn(&mut Snapshot), new: usize) {
+        let mut snapshot = base();
+        snapshot.pools[0].templates[0].offerings = vec![crate::snapshot::Offering::default()];
+        change(&mut snapshot);
+        let plan = crate::plan::scale_up(&snapshot).plan;
+        assert!(audit(&snapshot, &plan).is_empty());
+        assert_eq!(plan.new_nodes.len(), new);
+    }
+    // 4.5 of 12 cpu are asked for.
+    let high = |snapshot: &mut Snapshot, mark: u32, since: &str| {
+        let demand = &mut snapshot.pools[0].demand;
+        demand.target_cpu_percent = Some(mark);
+        demand.scale_up_delay = Duration::from_mins(5);
+        demand.high_since = Some(time(since));
+    };
+    check(|_| {}, 0);
+    check(|s| high(s, 37, HOUR_AGO), 1);
+    check(|s| high(s, 38, HOUR_AGO), 0); // not above it
+    check(|s| high(s, 37, MINUTE_AGO), 0); // not for long enough
+    check(
+        |s| {
+            high(s, 37, HOUR_AGO);
+            s.pools[0].fixed = Some(3);
+        },
+        0,
+    );
+    check(
+        |s| {
+            high(s, 37, HOUR_AGO);
+            s.pools[0].max = 3;
+        },
+        0,
+    );
+    check(
+        |s| {
+            high(s, 37, HOUR_AGO);
+            s.cluster.pods.push(pod("waits", "", "3900m"));
+        },
+        1,
+    ); // one node serves both
+    check(|s| s.pools[0].demand.trigger = Some(Trigger::Up), 1);
+    check(|s| s.pools[0].demand.trigger = Some(Trigger::Idle), 0);
+    check(
+        |s| {
+            s.pools[0].demand.trigger = Some(Trigger::Up);
+            s.members.get_mut("a").unwrap().state = MemberState::Upcoming { expected: time(NOW) };
+        },
+        0,
+    ); // the last step is still on its way
+}

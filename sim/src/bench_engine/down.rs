@@ -64,7 +64,8 @@ fn speed(base: Outcome, snapshot: &Snapshot, limit: f64, options: &Options, judg
         cpu = cpu.min(measure::cpu_millis() - before);
     }
     times.sort_by(f64::total_cmp);
-    let audit = if options.audit && judge == Judge::Audit { verdict(snapshot, &report) } else { "not run".into() };
+    let audit =
+        if options.audit && judge == Judge::Audit { verdict(snapshot, &report) } else { "not run".into() };
     let blocked = report.verdicts.iter().filter(|verdict| verdict.outcome == Fate::Blocked).count();
     let steps: usize = report.verdicts.iter().map(|verdict| verdict.witness.len()).sum();
     Outcome {
@@ -101,7 +102,10 @@ fn node(name: &str, zone: usize, milli_cpu: i64, memory: i64, pods: i64) -> Node
     let mut labels = Labels::default();
     labels.insert(HOSTNAME, name.into());
     labels.insert(ZONE, format!("zone-{zone}").into());
-    let mut node = Node { metadata: ObjectMeta { name: name.into(), labels, ..ObjectMeta::default() }, ..Node::default() };
+    let mut node = Node {
+        metadata: ObjectMeta { name: name.into(), labels, ..ObjectMeta::default() },
+        ..Node::default()
+    };
     node.status.allocatable = amounts(&[
         ("cpu", Quantity::from_milli(milli_cpu)),
         ("memory", Quantity::from_bytes(memory)),
@@ -111,12 +115,22 @@ fn node(name: &str, zone: usize, milli_cpu: i64, memory: i64, pods: i64) -> Node
 }
 
 /// A bound pod with a spec of its own, as it comes from an API server.
-fn pod(name: String, node: &str, app: &str, kind: &str, (milli_cpu, memory): (i64, i64), spec: PodSpec) -> Pod {
+fn pod(
+    name: String,
+    node: &str,
+    app: &str,
+    kind: &str,
+    (milli_cpu, memory): (i64, i64),
+    spec: PodSpec,
+) -> Pod {
     let mut labels = Labels::default();
     labels.insert("app", app.into());
-    let owner = OwnerReference { kind: kind.into(), name: app.into(), controller: true, ..OwnerReference::default() };
-    let requests = amounts(&[("cpu", Quantity::from_milli(milli_cpu)), ("memory", Quantity::from_bytes(memory))]);
-    let container = Container { resources: Resources { requests, ..Resources::default() }, ..Container::default() };
+    let owner =
+        OwnerReference { kind: kind.into(), name: app.into(), controller: true, ..OwnerReference::default() };
+    let requests =
+        amounts(&[("cpu", Quantity::from_milli(milli_cpu)), ("memory", Quantity::from_bytes(memory))]);
+    let container =
+        Container { resources: Resources { requests, ..Resources::default() }, ..Container::default() };
     let spec = PodSpec { containers: [container].into(), node_name: Some(node.into()), ..spec };
     let metadata = ObjectMeta {
         name: name.into(),
@@ -145,7 +159,8 @@ fn uniform(nodes: usize, pods: usize) -> Snapshot {
         snapshot.cluster.nodes.push(node(&name, 0, 10_000, 10_000, 100));
         snapshot.members.insert(name.as_str().into(), member(1_000_000));
         for number in 0..pods {
-            let pod = pod(format!("pod-{at}-{number}"), &name, "web", "ReplicaSet", (100, 100), PodSpec::default());
+            let pod =
+                pod(format!("pod-{at}-{number}"), &name, "web", "ReplicaSet", (100, 100), PodSpec::default());
             snapshot.cluster.pods.push(pod);
         }
     }
@@ -178,7 +193,8 @@ fn mixed(nodes: usize, pods: usize) -> Snapshot {
         snapshot.cluster.nodes.push(node(&name, zone, 16_000 * size, size << 36, 110));
         snapshot.members.insert(name.as_str().into(), member(size * 500_000));
         for daemon in ["log", "net"] {
-            let pod = pod(format!("{daemon}-{at}"), &name, daemon, "DaemonSet", (100, 1 << 26), PodSpec::default());
+            let pod =
+                pod(format!("{daemon}-{at}"), &name, daemon, "DaemonSet", (100, 1 << 26), PodSpec::default());
             snapshot.cluster.pods.push(pod);
         }
         for number in 0..pods - 2 {
@@ -188,7 +204,14 @@ fn mixed(nodes: usize, pods: usize) -> Snapshot {
             }
             let app = next % APPS;
             let size = (100 + 50 * (app as i64 % 7), (1 + app as i64 % 5) << 28);
-            let pod = pod(format!("app-{app}-{at}-{number}"), &name, &format!("app-{app}"), "ReplicaSet", size, specs[app].clone());
+            let pod = pod(
+                format!("app-{app}-{at}-{number}"),
+                &name,
+                &format!("app-{app}"),
+                "ReplicaSet",
+                size,
+                specs[app].clone(),
+            );
             snapshot.cluster.pods.push(pod);
         }
     }
@@ -235,7 +258,11 @@ fn quality(base: Outcome) -> Result<Outcome, String> {
         limit_ratio: Some(1.03),
         audit,
         max_rss_kb: measure::max_rss_kb(),
-        note: format!("six nodes end at {six:.2} % cpu; of 50 random ones {optimal} optimal, mean gap {:.2} %, worst {:.2} %", gap * 100.0, worst * 100.0),
+        note: format!(
+            "six nodes end at {six:.2} % cpu; of 50 random ones {optimal} optimal, mean gap {:.2} %, worst {:.2} %",
+            gap * 100.0,
+            worst * 100.0
+        ),
         ..base
     })
 }
@@ -243,9 +270,11 @@ fn quality(base: Outcome) -> Result<Outcome, String> {
 /// Cpu that pods ask for over cpu of the nodes that stay, in percent.
 fn utilisation(snapshot: &Snapshot, report: &Report) -> f64 {
     let cpu = |list: &ResourceList| list.get("cpu").map_or(0, |amount| amount.milli()) as f64;
-    let asked: f64 = snapshot.cluster.pods.iter().map(|pod| cpu(&pod.spec.containers[0].resources.requests)).sum();
+    let asked: f64 =
+        snapshot.cluster.pods.iter().map(|pod| cpu(&pod.spec.containers[0].resources.requests)).sum();
     let stays = |node: &&Node| !report.removals.iter().any(|removal| *removal.node == *node.metadata.name);
-    let held: f64 = snapshot.cluster.nodes.iter().filter(stays).map(|node| cpu(&node.status.allocatable)).sum();
+    let held: f64 =
+        snapshot.cluster.nodes.iter().filter(stays).map(|node| cpu(&node.status.allocatable)).sum();
     asked * 100.0 / held
 }
 
@@ -267,7 +296,8 @@ struct Small {
 impl Small {
     fn roll(dice: &mut Dice) -> Self {
         let count = 5 + dice.below(5) as usize;
-        let nodes: Vec<i64> = (0..count).map(|_| [1000, 2000, 4000, 4000, 8000, 9000][dice.below(6) as usize]).collect();
+        let nodes: Vec<i64> =
+            (0..count).map(|_| [1000, 2000, 4000, 4000, 8000, 9000][dice.below(6) as usize]).collect();
         let mut pods = Vec::new();
         for (at, &size) in nodes.iter().enumerate() {
             let mut left = size;
@@ -290,7 +320,14 @@ impl Small {
             snapshot.members.insert(name.as_str().into(), member(size * 1000));
         }
         for (number, &(size, at)) in self.pods.iter().enumerate() {
-            let pod = pod(format!("pod-{number}"), &format!("n-{at}"), "web", "ReplicaSet", (size, 1), PodSpec::default());
+            let pod = pod(
+                format!("pod-{number}"),
+                &format!("n-{at}"),
+                "web",
+                "ReplicaSet",
+                (size, 1),
+                PodSpec::default(),
+            );
             snapshot.cluster.pods.push(pod);
         }
         snapshot
@@ -365,7 +402,9 @@ mod tests {
         let report = scale_down(&snapshot, &Plan::default());
         assert_eq!(verdict(&snapshot, &report), "accepted");
         assert_eq!(report.verdicts.len(), 90);
-        let told = |verdict: &&muster_engine::down::Verdict| verdict.witness.len() == 28 || !verdict.blockers.is_empty();
+        let told = |verdict: &&muster_engine::down::Verdict| {
+            verdict.witness.len() == 28 || !verdict.blockers.is_empty()
+        };
         assert_eq!(report.verdicts.iter().filter(told).count(), 90);
     }
 }
