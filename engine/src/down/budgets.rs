@@ -113,6 +113,16 @@ mod tests {
 
     #[test]
     fn which_budget_a_pod_draws_on() {
+        #[track_caller]
+        fn check(list: &[PodDisruptionBudget], labels: Value, ready: Option<&str>, expected: Draw) {
+            let conditions =
+                ready.map(|status| json!([{"type": "Ready", "status": status}])).unwrap_or(json!([]));
+            let pod: Pod =
+                serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "d", "labels": labels},
+                "status": {"conditions": conditions}}))
+                .unwrap();
+            assert_eq!(Budgets::new(list).draw(&pod), expected);
+        }
         let one = json!({"selector": {"matchLabels": {"app": "a"}}});
         let lenient =
             json!({"selector": {"matchLabels": {"app": "b"}}, "unhealthyPodEvictionPolicy": "AlwaysAllow"});
@@ -124,16 +134,6 @@ mod tests {
             budget(json!({"selector": {"matchLabels": {"app": "c"}}}), granted),
             budget(json!({"selector": {"matchLabels": {"twice": "x"}}}), ok),
         ];
-        #[track_caller]
-        fn check(list: &[PodDisruptionBudget], labels: Value, ready: Option<&str>, expected: Draw) {
-            let conditions =
-                ready.map(|status| json!([{"type": "Ready", "status": status}])).unwrap_or(json!([]));
-            let pod: Pod =
-                serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "d", "labels": labels},
-                "status": {"conditions": conditions}}))
-                .unwrap();
-            assert_eq!(Budgets::new(list).draw(&pod), expected);
-        }
         check(&list, json!({"app": "z"}), None, Draw::None);
         check(&list, json!({"app": "a"}), Some("True"), Draw::One(0));
         check(&list, json!({"app": "a"}), Some("False"), Draw::One(0));

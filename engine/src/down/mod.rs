@@ -34,6 +34,7 @@ pub use usage::{Share, Usage};
 use crate::{
     plan::{Placement, Plan, Removal, Target},
     snapshot::Snapshot,
+    solve::State,
 };
 use floor::Floor;
 use ground::{Ground, fresh_nodes};
@@ -56,7 +57,7 @@ pub fn scale_down(snapshot: &Snapshot, plan: &Plan) -> Report {
     } else {
         pack::pack(&ground, &base, &pools, &candidates)
     };
-    recheck(&ground, &mut packed);
+    recheck(&ground, base, &mut packed);
     tell(&ground, &packed, &mut verdicts);
     let removals = packed.removals.iter().map(|(node, moves)| removal(&ground, *node, moves)).collect();
     let effort = floor.effort + packed.effort;
@@ -64,6 +65,15 @@ pub fn scale_down(snapshot: &Snapshot, plan: &Plan) -> Report {
     if report.removals.is_empty() && *plan == Plan::default() {
         replace::replace(snapshot, &mut report);
     }
+    report
+}
+
+/// Adds what can go to a plan that is decided so far, and says why about every node.
+pub fn complete(snapshot: &Snapshot, plan: &mut Plan) -> Report {
+    let report = scale_down(snapshot, plan);
+    // Replacements are made only for a plan without new nodes of its own, so that their numbers hold.
+    plan.new_nodes.extend(report.new_nodes.iter().cloned());
+    plan.removals.clone_from(&report.removals);
     report
 }
 
@@ -76,8 +86,8 @@ fn fullest_first(ground: &Ground<'_>) -> Vec<u32> {
 }
 
 /// Carries the removals out once more from the start; from the first that does not work on, all are dropped.
-fn recheck(ground: &Ground<'_>, packed: &mut Packed) {
-    let mut floor = Floor::new(ground, ground.state(), (0..ground.real as u32).collect());
+fn recheck<'g>(ground: &'g Ground<'_>, base: State<'g>, packed: &mut Packed) {
+    let mut floor = Floor::new(ground, base, Vec::new());
     let mut left = ground.budgets.allowed.clone();
     let mut good = 0;
     let mut goes = vec![false; ground.real];

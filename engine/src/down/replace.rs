@@ -5,7 +5,7 @@
 
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
-use muster_model::k8s::{PodKey, PodStatus};
+use muster_model::k8s::{Pod, PodKey, PodStatus};
 
 use super::{
     Report, fate,
@@ -29,7 +29,7 @@ const MIN_SAVING_PERCENT: i64 = 5;
 
 /// Fills in new nodes and removals, if some nodes can be replaced by less.
 pub(crate) fn replace(snapshot: &Snapshot, report: &mut Report) {
-    if snapshot.cluster.pods.len() > MAX_PODS || snapshot.cluster.pods.iter().any(|pod| pod.is_pending()) {
+    if snapshot.cluster.pods.len() > MAX_PODS || snapshot.cluster.pods.iter().any(Pod::is_pending) {
         return;
     }
     let mut nodes: Vec<(Reverse<i64>, &Arc<str>)> = Vec::new();

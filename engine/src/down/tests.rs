@@ -233,6 +233,31 @@ fn pending_pods_of_the_plan_keep_their_room_and_their_node() {
 }
 
 #[test]
+fn what_is_not_known_never_lowers_capacity() {
+    let mut snapshot = base();
+    snapshot.hosts = vec![Host { name: "h".into(), pool: "p".into(), ..Host::default() }];
+    snapshot.members.get_mut("a").unwrap().host = Some("h".into());
+    assert_eq!(removed(&snapshot).len(), 1);
+    let elsewhere = [Scope::Pool("q".into()), Scope::Node("b".into()), Scope::Host("x".into())];
+    let here = [Scope::Everything, Scope::Pool("p".into()), Scope::Node("a".into()), Scope::Host("h".into())];
+    for (scopes, gone) in [(&elsewhere[..], 1), (&here[..], 0)] {
+        for scope in scopes {
+            let mut blind = snapshot.clone();
+            blind.gaps = vec![Gap { scope: scope.clone(), why: "the trigger gave no answer".into() }];
+            assert_eq!(removed(&blind).len(), gone, "{scope:?}");
+            let mut held = snapshot.clone();
+            let until = Some(time("2026-01-02T00:00:01Z"));
+            held.holds = vec![Hold { scope: scope.clone(), stops: Stops::Both, why: "audit".into(), until }];
+            assert_eq!(removed(&held).len(), gone, "{scope:?}");
+            held.holds[0].stops = Stops::Growth;
+            assert_eq!(removed(&held).len(), 1, "a hold on growth lets nodes go");
+            held.holds[0] = Hold { stops: Stops::Both, until: Some(time(NOW)), ..held.holds[0].clone() };
+            assert_eq!(removed(&held).len(), 1, "a hold that has lapsed");
+        }
+    }
+}
+
+#[test]
 fn no_pods_at_all_is_not_believed() {
     let mut snapshot = base();
     snapshot.cluster.pods.clear();

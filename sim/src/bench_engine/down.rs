@@ -301,7 +301,7 @@ impl Small {
         let mut pods = Vec::new();
         for (at, &size) in nodes.iter().enumerate() {
             let mut left = size;
-            for _ in 0..1 + dice.below(3) {
+            for _ in 0..=dice.below(3) {
                 let wish = 250 * (1 + dice.below(8));
                 if wish <= left {
                     pods.push((wish, at));

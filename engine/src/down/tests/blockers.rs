@@ -116,7 +116,7 @@ const PLANTS: &[Plant] = &[
     }),
     ("trigger", Needs::Pool, |w| demand(w).trigger = Some(Trigger::Idle)),
     ("cooldown", Needs::Pool, |w| {
-        w.snapshot.cluster.nodes[1].metadata.creation_timestamp = Some(time(MINUTE_AGO))
+        w.snapshot.cluster.nodes[1].metadata.creation_timestamp = Some(time(MINUTE_AGO));
     }),
     ("young", Needs::Pool, |w| node_a(w).metadata.creation_timestamp = Some(time(MINUTE_AGO))),
     ("busy", Needs::Pool, |w| demand(w).scale_down_percent = Some(12)),
@@ -124,7 +124,7 @@ const PLANTS: &[Plant] = &[
     ("headroom", Needs::Pool, |w| w.snapshot.pools[0].headroom = from(json!({"cpu": "400"}))),
     ("highMark", Needs::Pool, |w| demand(w).target_memory_percent = Some(0)),
     ("notSafeToEvict", Needs::Nothing, |w| {
-        annotate(w, "unsafe", "cluster-autoscaler.kubernetes.io/safe-to-evict", "false")
+        annotate(w, "unsafe", "cluster-autoscaler.kubernetes.io/safe-to-evict", "false");
     }),
     ("waitsForCompletion", Needs::Nothing, |w| {
         annotate(w, "batch", "cluster-autoscaler.kubernetes.io/safe-to-evict", "on-completion");

@@ -103,6 +103,30 @@ proptest! {
     }
 
     #[test]
+    fn growth_and_removals_of_one_plan_pass_the_audit_together(
+        nodes in 1_usize..8, pods in drafts(), waiting in drafts(), price in 1_i64..9,
+    ) {
+        let mut snapshot = cluster(nodes, 0, 3, &pods);
+        for pool in &mut snapshot.pools {
+            let mut templates = pool.templates.clone();
+            templates[0].offerings = vec![crate::snapshot::Offering { price: price * 1_000_000, ..Default::default() }];
+            pool.templates = templates;
+        }
+        for (at, draft) in waiting.iter().take(usize::try_from(price).unwrap() % 4 * 3).enumerate() {
+            let mut pod = draft_pod(1000 + at, draft, nodes);
+            if !pod.is_terminating() && pod.metadata.controller().is_some_and(|owner| &*owner.kind != "DaemonSet") {
+                Arc::make_mut(&mut pod.spec).node_name = None;
+                pod.status = muster_model::k8s::PodStatus::default();
+                snapshot.cluster.pods.push(pod);
+            }
+        }
+        let mut plan = crate::plan::scale_up(&snapshot).plan;
+        let report = complete(&snapshot, &mut plan);
+        let findings = audit(&snapshot, &plan);
+        prop_assert!(findings.is_empty(), "{findings:?} {report:?}");
+    }
+
+    #[test]
     fn every_witness_is_a_plan_that_the_audit_accepts(nodes in 1_usize..8, pods in drafts()) {
         let snapshot = cluster(nodes, 0, 3, &pods);
         let report = scale_down(&snapshot, &Plan::default());

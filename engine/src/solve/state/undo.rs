@@ -38,17 +38,14 @@ impl State<'_> {
             if !counter.spread || counter.eligible.as_ref().is_some_and(|bits| !has_bit(bits, signature)) {
                 continue;
             }
-            match counter.key {
-                Some(key) => {
-                    let domain = self.domain(target, key);
-                    if domain != NO_DOMAIN {
-                        self.present[id][domain as usize] -= 1;
-                    }
+            if let Some(key) = counter.key {
+                let domain = self.domain(target, key);
+                if domain != NO_DOMAIN {
+                    self.present[id][domain as usize] -= 1;
                 }
-                None => {
-                    let level = self.host_count(target, id as u32);
-                    self.levels[id][level as usize] -= 1;
-                }
+            } else {
+                let level = self.host_count(target, id as u32);
+                self.levels[id][level as usize] -= 1;
             }
         }
     }
