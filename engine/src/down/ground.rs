@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     fit::{Amounts, requests},
-    plan::{Input, Plan, Source, Target, hash::FixedMap, translate},
+    plan::{Input, Plan, Source, Target, Translated, hash::FixedMap, translate},
     snapshot::{Member, MemberState, Snapshot},
     solve::{Problem, State},
     template,
@@ -65,6 +65,7 @@ pub(crate) struct Ground<'a> {
     pub(crate) budgets: Budgets<'a>,
     /// Classes of the pending pods that the plan places, with their place.
     arriving: Vec<(u32, u32)>,
+    usages: Vec<Usage>,
     /// What resized pods hold beyond what they ask for: node, lane, amount.
     beyond: Vec<(u32, usize, i64)>,
 }
@@ -76,7 +77,9 @@ pub(crate) fn by_name(a: &str, b: &str) -> Ordering {
 
 fn pod_order(a: &Pod, b: &Pod) -> Ordering {
     let (a, b) = (&a.metadata, &b.metadata);
-    a.namespace.cmp(&b.namespace).then_with(|| by_name(&a.name, &b.name))
+    let space =
+        if Arc::ptr_eq(&a.namespace, &b.namespace) { Ordering::Equal } else { a.namespace.cmp(&b.namespace) };
+    space.then_with(|| by_name(&a.name, &b.name))
 }
 
 impl<'a> Ground<'a> {
@@ -106,12 +109,7 @@ impl<'a> Ground<'a> {
         };
         let mut keys = Vec::new();
         let translated = translate(&input, &mut keys);
-        let mut class_of = vec![0_u32; interned.examples.len()];
-        for (class, data) in (0..).zip(&translated.classes) {
-            for &member in &data.members {
-                class_of[member as usize] = class;
-            }
-        }
+        let class_of = class_of(&translated, interned.examples.len());
         let lanes: Vec<Arc<str>> = translated.lanes.iter().map(|lane| (&**lane).into()).collect();
         let problem = translated.problem;
         for seat in &mut seats {
@@ -126,12 +124,8 @@ impl<'a> Ground<'a> {
             let pod = &snapshot.cluster.pods[index as usize];
             let class = class_of[kind as usize];
             if is_resized(pod) {
-                let held = requests::of_bound(pod);
                 let asked = &problem.classes[class as usize].request;
-                let more = lanes.iter().zip(asked).map(|(lane, asked)| amount(lane, &held) - asked);
-                beyond.extend(
-                    more.enumerate().filter(|(_, more)| *more > 0).map(|(lane, more)| (node, lane, more)),
-                );
+                beyond.extend(surplus(pod, &lanes, asked).map(|(lane, more)| (node, lane, more)));
             }
             guests.push(guest(snapshot, pod, index, class, &mut budgets, &controllers));
         }
@@ -146,7 +140,7 @@ impl<'a> Ground<'a> {
             .collect();
         let other_volumes =
             going.into_iter().chain(arrivals).filter(|(pod, _)| volumes::concerns(pod)).collect();
-        Self {
+        let mut ground = Self {
             snapshot,
             seats,
             real,
@@ -157,8 +151,11 @@ impl<'a> Ground<'a> {
             lanes,
             budgets,
             arriving,
+            usages: Vec::new(),
             beyond,
-        }
+        };
+        ground.usages = (0..real as u32).map(|node| ground.measure(node)).collect();
+        ground
     }
 
     /// Indexes of the pods on a node that would have to move.
@@ -183,7 +180,12 @@ impl<'a> Ground<'a> {
         state
     }
 
-    pub(crate) fn usage(&self, node: u32) -> Usage {
+    /// How much of a node is asked for.
+    pub(crate) fn usage(&self, node: u32) -> &Usage {
+        &self.usages[node as usize]
+    }
+
+    fn measure(&self, node: u32) -> Usage {
         let seat = &self.seats[node as usize];
         let mut used = vec![0_i64; self.lanes.len()];
         for guest in self.on(node) {
@@ -208,6 +210,28 @@ pub(crate) fn amount(lane: &str, amounts: &Amounts) -> i64 {
         "pods" => amounts.pods,
         name => amounts.scalar(name),
     }
+}
+
+/// The class of every example.
+fn class_of(translated: &Translated<'_>, examples: usize) -> Vec<u32> {
+    let mut class_of = vec![0; examples];
+    for (class, data) in (0..).zip(&translated.classes) {
+        for &member in &data.members {
+            class_of[member as usize] = class;
+        }
+    }
+    class_of
+}
+
+/// What a pod holds beyond what it asks for, by lane.
+fn surplus<'l>(
+    pod: &Pod,
+    lanes: &'l [Arc<str>],
+    asked: &'l [i64],
+) -> impl Iterator<Item = (usize, i64)> + use<'l> {
+    let held = requests::of_bound(pod);
+    let more = lanes.iter().zip(asked).map(move |(lane, asked)| amount(lane, &held) - asked);
+    more.enumerate().filter(|(_, more)| *more > 0)
 }
 
 fn is_resized(pod: &Pod) -> bool {
@@ -335,7 +359,8 @@ fn arrivals<'a>(
             let pod = *by_key.get(&(&*placement.pod.namespace, &*placement.pod.name))?;
             let place = match &placement.on {
                 Target::Node(name) => *places.get(&**name)?,
-                Target::New(at) => real as u32 + at,
+                Target::New(at) if (*at as usize) < plan.new_nodes.len() => real as u32 + at,
+                Target::New(_) => return None,
             };
             Some((pod, place))
         })

@@ -42,7 +42,7 @@ pub(crate) fn sweep<'a>(
     let mut known: FixedMap<u32, Vec<Refused>> = FixedMap::default();
     for node in 0..ground.real as u32 {
         let usage = ground.usage(node);
-        let Against { hard, soft, critical } = facts.against(ground, pools, node, &usage);
+        let Against { hard, soft, critical } = facts.against(ground, pools, node, usage);
         let tally = pools.of[node as usize].map(|pool| &pools.tallies[pool as usize]);
         let must_go = critical || tally.is_some_and(|tally| tally.surplus > 0);
         let only_as_surplus = !soft.is_empty() && !critical;
@@ -71,7 +71,7 @@ pub(crate) fn sweep<'a>(
             unneeded,
             blockers,
             witness,
-            usage,
+            usage: usage.clone(),
         });
     }
     swept

@@ -292,6 +292,17 @@ fn volumes_hold_pods_where_their_disks_are() {
 }
 
 #[test]
+fn a_resized_pod_holds_what_it_was_granted() {
+    let mut snapshot = base();
+    snapshot.cluster.pods[2] = pod("c-1", "c", "3900m");
+    assert_eq!(removed(&snapshot), ["a a-1>b"]);
+    let status = json!({"phase": "Running", "containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "3800m"},
+        "resources": {"requests": {"cpu": "3800m"}}}]});
+    snapshot.cluster.pods[1].status = from(status);
+    assert!(removed(&snapshot).is_empty()); // b has but 200m left, whatever its pod asks for
+}
+
+#[test]
 fn an_unready_node_takes_nothing_in() {
     let mut snapshot = base();
     snapshot.members.get_mut("b").unwrap().state = MemberState::Unready;
