@@ -27,19 +27,26 @@ step() {
 }
 
 install() {
-  need cc gcc; need jq jq; need curl curl; need openssl openssl; need unzip unzip
-  scripts/peers/build.sh etcd etcdctl
+  apt_ready
+  need cc gcc; need jq jq; need curl curl; need openssl openssl; need unshare util-linux
+  scripts/peers/build.sh etcd etcdctl kubectl
+  scripts/bmc/install.sh
 }
 formatted() { cargo fmt --all --check; }
 lints() { cargo clippy --workspace --all-targets --locked -- -D warnings; }
 denied() { "$(tool cargo-deny 0.20.2)" check bans licenses sources; }
-workspace() { cargo test --workspace --locked --no-fail-fast; }
+built() { cargo test --workspace --locked --no-run; }
+crate() { cargo test --locked --no-fail-fast -p "$1"; }
 
 step install install
 step format formatted
 step lints lints
 step dependencies denied
-step tests workspace
+step build built
+for member in model engine sim store power emulate control server; do
+  step "$member" crate "muster-$member"
+done
+step muster crate muster
 
 printf '\n'
 for line in "${summary[@]}"; do echo "failed: $line"; done

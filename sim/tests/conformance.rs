@@ -27,6 +27,16 @@ fn eng_17_every_recorded_answer_is_matched() {
     assert_eq!(out, b"2961 passed, 0 failed\n");
 }
 
+/// Rarer things: capacity of storage drivers, attachments, ephemeral volumes, old disks, resizes, restart
+/// rules, namespace selectors that hold without labels.
+#[test]
+fn eng_17_variants_are_matched() {
+    let (mut out, mut notes) = (Vec::new(), Vec::new());
+    let file = fixtures().with_file_name("conformance-variants.jsonl");
+    let tally = conformance::run(&[file], Output::Summary, &mut out, &mut notes).unwrap();
+    assert_eq!(tally, Tally { passed: 145, failed: 0 }, "{}", String::from_utf8_lossy(&notes));
+}
+
 /// Changes one place of a case that passes; the runner has to notice.
 #[test]
 fn a_wrong_answer_anywhere_is_noticed() {

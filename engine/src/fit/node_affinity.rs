@@ -44,17 +44,6 @@ pub fn term_matches(term: &NodeSelectorTerm, labels: &Labels, name: &str) -> boo
         && term.match_fields.iter().all(|requirement| field_holds(requirement, name))
 }
 
-/// Whether every term can be evaluated; a volume's affinity with one that cannot matches nothing.
-pub fn is_valid(selector: &NodeSelector) -> bool {
-    let usable_field = |requirement: &Requirement| {
-        matches!(requirement.operator, Operator::In | Operator::NotIn) && requirement.values.len() == 1
-    };
-    selector.node_selector_terms.iter().all(|term| {
-        term.match_expressions.iter().all(selector::is_valid_requirement)
-            && term.match_fields.iter().all(usable_field)
-    })
-}
-
 fn field_holds(requirement: &Requirement, name: &str) -> bool {
     let [value] = &*requirement.values else { return false };
     let found = if &*requirement.key == NAME_FIELD { name } else { "" };

@@ -148,9 +148,7 @@ fn waits(storage: &Storage<'_>, claim: &PersistentVolumeClaim) -> Result<bool, R
 /// Whether a node with these labels can attach the volume.
 fn reaches(volume: &PersistentVolume, labels: &Labels) -> bool {
     let required = volume.spec.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref());
-    required.is_none_or(|required| {
-        node_affinity::is_valid(required) && node_affinity::any_term_matches(required, labels, "")
-    })
+    required.is_none_or(|required| node_affinity::any_term_matches(required, labels, ""))
 }
 
 fn request(claim: &PersistentVolumeClaim) -> Quantity {

@@ -46,3 +46,64 @@ pub(crate) fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>
 pub(crate) fn non_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<str>>, D::Error> {
     Ok(Option::<Box<str>>::deserialize(deserializer)?.filter(|text| !text.is_empty()))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::k8s::{LabelSelector, Pod, PodPhase, TolerationOperator, VolumeSource};
+
+    use super::*;
+
+    #[test]
+    fn unknown_fields_are_skipped_and_null_is_absent() {
+        let pod: Pod = from_json(
+            "Pod",
+            br#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"d","labels":null,
+                "creationTimestamp":null,"managedFields":[{"x":1}]},
+                "spec":{"nodeName":"","containers":null,"hostNetwork":null,"futureField":{"a":[1]},
+                "tolerations":[{"key":"k","operator":"","effect":""}],
+                "affinity":{"podAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[
+                    {"labelSelector":null,"namespaceSelector":{},"topologyKey":"z"}]}},
+                "volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"c"}},{"name":"s","secret":{}}]},
+                "status":{"phase":"Dreaming","podIP":"10.0.0.1"}}"#,
+        )
+        .unwrap();
+        assert_eq!((pod.spec.node_name.as_deref(), pod.spec.host_network), (None, false));
+        let toleration = &pod.spec.tolerations[0];
+        assert_eq!((toleration.operator, toleration.effect), (TolerationOperator::Equal, None));
+        let term = &pod.spec.affinity.as_ref().unwrap().pod_affinity.as_ref().unwrap().required[0];
+        assert_eq!(
+            (&term.label_selector, &term.namespace_selector),
+            (&None, &Some(LabelSelector::default()))
+        );
+        assert!(matches!(&pod.spec.volumes[0].source, VolumeSource::Claim { name, .. } if &**name == "c"));
+        assert_eq!(
+            (&pod.spec.volumes[1].source, pod.status.phase),
+            (&VolumeSource::Other, PodPhase::Unknown)
+        );
+        let again: Pod = from_value("Pod", &serde_json::to_value(&pod).unwrap()).unwrap();
+        assert_eq!(again, pod);
+    }
+
+    #[test]
+    fn errors_name_the_field() {
+        #[track_caller]
+        fn check(text: &str, path: &str) {
+            let error = from_json::<Pod>("Pod", text.as_bytes()).unwrap_err();
+            assert_eq!(error.path, path, "{error}");
+            assert!(error.to_string().starts_with(&format!("Pod cannot be read at {path}: ")), "{error}");
+        }
+        check(
+            r#"{"spec":{"containers":[{"name":"a"},{"ports":[{"hostPort":"x"}]}]}}"#,
+            "spec.containers[1].ports[0].hostPort",
+        );
+        check(r#"{"metadata":{"deletionTimestamp":"soon"}}"#, "metadata.deletionTimestamp");
+        check(
+            r#"{"spec":{"containers":[{"resources":{"requests":{"cpu":"1x"}}}]}}"#,
+            "spec.containers[0].resources.requests.cpu",
+        );
+        check(
+            r#"{"spec":{"volumes":[{"persistentVolumeClaim":{"claimName":7}}]}}"#,
+            "spec.volumes[0].persistentVolumeClaim.claimName",
+        );
+    }
+}

@@ -419,11 +419,12 @@ impl<'a> View<'a> {
             (_, 0) => (ConditionStatus::True, Reason::GenerationObserved),
             _ => (ConditionStatus::False, Reason::GenerationLagging),
         };
-        let lag = format!(
-            "{lagging} of {} controllers have not observed generation {}",
-            self.reports.len(),
-            self.subject.generation
-        );
+        let (count, generation) = (self.reports.len(), self.subject.generation);
+        let lag = match (count, lagging) {
+            (0, _) => format!("no controller has reported on generation {generation}"),
+            (_, 0) => format!("all {count} controllers have observed generation {generation}"),
+            _ => format!("{lagging} of {count} controllers have not observed generation {generation}"),
+        };
         let (reporting, in_time, silence) = match self.silent().next() {
             _ if self.reports.is_empty() => {
                 (ConditionStatus::Unknown, Reason::NoControllers, "no controller has reported yet".to_owned())
