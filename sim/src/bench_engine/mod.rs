@@ -12,8 +12,8 @@
 
 pub mod bound;
 mod cases;
-mod down;
 mod dlrm;
+mod down;
 mod measure;
 mod table;
 
