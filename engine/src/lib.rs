@@ -4,6 +4,7 @@
 
 pub mod admit;
 pub mod audit;
+pub mod down;
 pub mod fit;
 pub mod lifecycle;
 pub mod plan;
