@@ -6,7 +6,8 @@
 
 use std::{
     collections::BTreeMap,
-    fmt, fs,
+    fmt::{self, Write as _},
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -299,6 +300,66 @@ impl Settings {
             .collect()
     }
 }
+
+/// The reference of the settings. `docs/reference/configuration.md` is this text.
+pub(crate) fn markdown() -> String {
+    let mut out = CONFIGURATION_HEAD.to_owned();
+    for Known { path, default, help, .. } in SETTINGS {
+        let default = if default.is_empty() { "not set".to_owned() } else { format!("`{default}`") };
+        let _ = writeln!(out, "| `{path}` | `{}` | {default} | {help} |", variable(path));
+    }
+    out.push_str(CONFIGURATION_TAIL);
+    out
+}
+
+const CONFIGURATION_HEAD: &str = "\
+# Configuration of the server
+
+Made from the program itself by `muster reference configuration`; a test compares the two.
+
+```yaml
+# muster.yaml: muster serve --config muster.yaml
+listen: 127.0.0.1:8080
+data-dir: /var/lib/muster
+auth:
+  mode: token
+  tokens:
+    - user: ada@example.com
+      sha256: 4c5dc9b7708905f77f5e5d16316b5dfb425e68cb326dcd55a860e90a7707031e
+  bindings:
+    - user: ada@example.com
+      project: lab
+      role: admin
+log:
+  level: info
+```
+
+Every setting has one path. In the file the dots are nesting. In the environment the path is in capitals with
+underscores. On the command line it is `--set PATH=VALUE`; `--listen`, `--data-dir`, `--store`, `--auth-mode`,
+`--tls-certificate` and `--tls-key` are flags of their own. A flag wins over the environment, which wins over
+the file. Outside the file a list is written as JSON: `--set 'auth.proxies=[\"proxy.internal\"]'`.
+
+`muster config view` shows the settings in effect; `--origin` also shows where each one comes from. A mistyped path is
+an error that names the nearest one; an unknown `MUSTER_` variable is a warning in the log.
+
+## Settings
+
+| Path | Environment | Default | Meaning |
+|---|---|---|---|
+";
+
+const CONFIGURATION_TAIL: &str = "
+## Values
+
+* **Durations** are written like `90s`, `5m` or `1h30m`.
+* **`auth.tokens`**: `sha256` is the digest of the token, made with `printf %s \"$token\" | sha256sum`.
+* **`auth.bindings`**: `user` or `group`; `project` (left out or `*`: all projects); `role`, one of `viewer`, `operator`,
+  `admin`, `controller`, `auditor`; `controller_name` ties a controller to one name. See [sign in](../how-to/sign-in.md).
+* **`controller-token`** is a secret: set it by `MUSTER_CONTROLLER_TOKEN` or in a file that only the server can read.
+  `muster config view` does not show it.
+
+The command line's own settings (server, context, identity) are in [the command line](cli.md), under each command.
+";
 
 fn text(value: &str) -> Value {
     Value::String(value.to_owned())

@@ -134,7 +134,9 @@ fn announce(address: SocketAddr, tls: bool, app: &App, token_file: Option<&std::
         output::line(&format!("open {server}/docs/ for the API, or try in another terminal:"));
         output::line(&format!("  muster get pools{flag}"));
         output::line(&format!("  muster create cluster lab --platform gcp{flag}"));
-        output::line(&format!("  muster create pool web --cluster lab --platform gcp --machine-type n1-standard-4 --min 1 --max 5{flag}"));
+        output::line(&format!(
+            "  muster create pool web --cluster lab --platform gcp --machine-type n1-standard-4 --min 1 --max 5{flag}"
+        ));
     }
     tracing::info!(%address, mode = app.identity.mode(), "serving");
 }
