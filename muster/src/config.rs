@@ -184,12 +184,27 @@ const SETTINGS: &[Known] = &[
 ];
 
 /// Variables that start like ours but are not settings of the server.
-const FOREIGN: [&str; 4] = ["MUSTER_CACHE", "MUSTER_SERVER", "MUSTER_CONTEXT", "MUSTER_CONFIG"];
+const FOREIGN: [&str; 11] = [
+    "MUSTER_CACHE",
+    "MUSTER_CONFIG",
+    // The command line's.
+    "MUSTER_SERVER",
+    "MUSTER_CONTEXT",
+    "MUSTER_PROJECT",
+    "MUSTER_TOKEN_FILE",
+    "MUSTER_AS_EMAIL",
+    "MUSTER_CA_FILE",
+    "MUSTER_CLIENT_CERT",
+    "MUSTER_CLIENT_KEY",
+    "MUSTER_CLIENT_CONFIG",
+];
 
 /// The settings in effect.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     values: BTreeMap<&'static str, (Value, Origin)>,
+    /// Variables that look like settings and are none: a slip of the pen, most likely.
+    ignored: Vec<String>,
 }
 
 impl Settings {
@@ -204,6 +219,7 @@ impl Settings {
                 .iter()
                 .map(|known| (known.path, (text(known.default), Origin::Default)))
                 .collect(),
+            ignored: Vec::new(),
         };
         if let Some(path) = file {
             settings.read_file(path)?;
@@ -214,9 +230,7 @@ impl Settings {
             }
             match SETTINGS.iter().find(|known| variable(known.path) == name) {
                 Some(known) => settings.set(known.path, text(&value), Origin::Environment(name)),
-                None => {
-                    tracing::warn!(name, "this environment variable is no setting and is ignored");
-                }
+                None => settings.ignored.push(name),
             }
         }
         for (path, value, flag) in flags {
@@ -224,6 +238,11 @@ impl Settings {
             settings.set(path, text(&value), Origin::Flag(flag));
         }
         Ok(settings)
+    }
+
+    /// Environment variables that begin like settings and are none.
+    pub(crate) fn ignored(&self) -> &[String] {
+        &self.ignored
     }
 
     fn set(&mut self, path: &'static str, value: Value, origin: Origin) {
@@ -440,6 +459,12 @@ mod tests {
         assert!(error.contains("did you mean listen?"), "{error}");
         let error = format!("{:#}", gather(None, &[], &[("auth.mod", "x")]).unwrap_err());
         assert!(error.contains("did you mean auth.mode?"), "{error}");
+    }
+
+    #[test]
+    fn variables_that_are_no_settings_are_remembered_unless_another_part_owns_them() {
+        let environment = [("MUSTER_LISTN", "x"), ("MUSTER_AS_EMAIL", "a@b.c"), ("HOME", "/x")];
+        assert_eq!(gather(None, &environment, &[]).unwrap().ignored(), ["MUSTER_LISTN"]);
     }
 
     #[test]

@@ -182,10 +182,12 @@ fn a_store_travels_by_export_and_import() {
     let other = home.path().join("other");
     let other = other.to_str().unwrap();
     assert!(run(&["store", "import", file, "--data-dir", other]).ok().contains("keys imported"));
-    run(&["store", "import", file, "--data-dir", other]).failed(1, "all.jsonl");
+    let full = run(&["store", "import", file, "--data-dir", other]).failed(1, "all.jsonl");
+    assert!(full.err.contains("--overwrite"), "{}", full.err);
     run(&["store", "import", file, "--overwrite", "--data-dir", other]).ok();
     let text = std::fs::read_to_string(file).unwrap();
     std::fs::write(file, text.replacen("web", "wab", 1)).unwrap();
-    run(&["store", "verify", file]).failed(1, "all.jsonl");
+    let damaged = run(&["store", "verify", file]).failed(1, "all.jsonl");
+    assert!(damaged.err.contains("another copy") && !damaged.err.contains("--overwrite"), "{}", damaged.err);
     drop(kept);
 }

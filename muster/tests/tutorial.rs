@@ -1,0 +1,66 @@
+//! The tutorial is run as it stands: every `sh` block of it, in order, in one shell's directory. A comment
+//! `<!-- expect: TEXT -->` before a block names text that its output must contain.
+
+mod cli_support;
+
+use std::{os::unix::fs::symlink, path::Path, process::Command};
+
+use cli_support::{CONTROLLER_TOKEN, MUSTER, Ran, Server, clean};
+
+const ADDRESS: &str = "http://127.0.0.1:8080";
+
+/// A block of commands and what its output must contain.
+struct Block {
+    line: usize,
+    commands: String,
+    expected: Vec<String>,
+}
+
+fn blocks(text: &str) -> Vec<Block> {
+    let (mut found, mut expected, mut inside) = (Vec::new(), Vec::new(), None::<Block>);
+    for (number, line) in text.lines().enumerate() {
+        match &mut inside {
+            Some(block) if line != "```" => {
+                block.commands.push_str(line);
+                block.commands.push('\n');
+            }
+            Some(_) => found.extend(inside.take()),
+            None if line == "```sh" => {
+                let expected = std::mem::take(&mut expected);
+                inside = Some(Block { line: number + 1, commands: String::new(), expected });
+            }
+            None => {
+                if let Some(text) = line.strip_prefix("<!-- expect: ") {
+                    expected.push(text.trim_end_matches(" -->").to_owned());
+                }
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn the_tutorial_can_be_copied_and_pasted() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/tutorial.md");
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let server = Server::start_with(&["--seed-example"]);
+    let home = server.home();
+    std::fs::create_dir(home.join("bin")).unwrap();
+    symlink(MUSTER, home.join("bin/muster")).unwrap();
+    std::fs::create_dir(home.join(".data")).unwrap();
+    std::fs::write(home.join(".data/controller-token"), CONTROLLER_TOKEN).unwrap();
+
+    let blocks = blocks(&text);
+    assert!(blocks.len() > 15, "only {} blocks were found", blocks.len());
+    for Block { line, commands, expected } in blocks {
+        assert!(!expected.is_empty(), "line {line}: nothing is expected of\n{commands}");
+        let mut shell = clean(Command::new("bash"), home);
+        shell.env("MUSTER_SERVER", &server.url).env("PATH", "bin:/usr/local/bin:/usr/bin:/bin");
+        let script = commands.replace(ADDRESS, &server.url);
+        let ran = Ran::of(shell.args(["-euc", &script]).current_dir(home).output().unwrap());
+        assert_eq!(ran.code, 0, "line {line}: {}{}", ran.out, ran.err);
+        for text in expected {
+            assert!(ran.out.contains(&text), "line {line}: no {text:?} in\n{}", ran.out);
+        }
+    }
+}
