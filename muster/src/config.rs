@@ -344,7 +344,7 @@ auth:
   mode: token
   tokens:
     - user: ada@example.com
-      sha256: 4c5dc9b7708905f77f5e5d16316b5dfb425e68cb326dcd55a860e90a7707031e
+      sha256: e3505dadaad08c7b06c92e40c8a244606474277b2a778c996f35a4a9902642d3
   bindings:
     - user: ada@example.com
       project: lab

@@ -3,7 +3,11 @@
 
 mod cli_support;
 
-use std::{os::unix::fs::symlink, path::Path, process::Command};
+use std::{
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use cli_support::{CONTROLLER_TOKEN, MUSTER, Ran, Server, clean};
 
@@ -37,6 +41,44 @@ fn blocks(text: &str) -> Vec<Block> {
         }
     }
     found
+}
+
+/// Markdown files below a directory.
+fn pages(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            pages(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn every_link_between_pages_leads_somewhere() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut found: Vec<PathBuf> = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+        .map(|name| root.join(name))
+        .into();
+    pages(&root.join("docs"), &mut found);
+    let (mut links, mut broken) = (0, Vec::new());
+    for page in found {
+        let text =
+            std::fs::read_to_string(&page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let file = target.split('#').next().unwrap_or_default();
+            if file.is_empty() || file.contains("://") {
+                continue;
+            }
+            links += 1;
+            if !page.parent().expect("a page is in a folder").join(file).exists() {
+                broken.push(format!("{}: {target}", page.display()));
+            }
+        }
+    }
+    assert!(links > 40, "only {links} links were found");
+    assert!(broken.is_empty(), "these links lead nowhere:\n{}", broken.join("\n"));
 }
 
 #[test]
