@@ -109,10 +109,12 @@ class Pools:
         self.lock = threading.Lock()
         self.changed = threading.Event()
         self.by_id = {}
+        self.listings = 0
 
     def replace(self, pools):
         with self.lock:
             self.by_id = {pool["id"]: pool for pool in pools}
+            self.listings += 1
         self.changed.set()
 
     def put(self, pool):
@@ -126,8 +128,9 @@ class Pools:
         self.changed.set()
 
     def copy(self):
+        """All pools, and how often they were listed from the beginning."""
         with self.lock:
-            return dict(self.by_id)
+            return dict(self.by_id), self.listings
 
 
 def follow(api, query, pools, stop):
@@ -185,8 +188,13 @@ class Controller:
         self.machines = {}
         self.said = {}  # pool id -> (what was reported, when)
         self.not_before = {}  # pool id -> when it may be tried again
+        self.listings = 0
 
-    def step(self, pools):
+    def step(self, pools, listings):
+        if listings != self.listings:
+            # The server may be another one now, or an older one: say everything again.
+            self.listings = listings
+            self.said.clear()
         for pool_id in list(self.machines):
             if pool_id not in pools:
                 say(f"{pool_id} is gone")
@@ -230,7 +238,7 @@ class Controller:
         there, ready = len(machines.born), machines.ready()
         if deleting:
             gone = there == 0
-            conditions = [condition("Deleted", gone, "Deleted" if gone else "Deleting", f"{there} nodes are left")]
+            conditions = [condition("Deleted", gone, "Deleted" if gone else "Deleting", f"nodes left: {there}")]
         else:
             reached = there == wanted and ready == wanted
             reason = "NodesReady" if reached else "MakingNodes"
@@ -290,7 +298,7 @@ def main():
     pools.changed.wait(REQUEST_TIMEOUT)
     while not stop.is_set():
         pools.changed.clear()
-        controller.step(pools.copy())
+        controller.step(*pools.copy())
         # Soon after a change, else twice a second: machines boot and leases run without anyone saying so.
         stop.wait(0.1)
         pools.changed.wait(0.4)
