@@ -82,6 +82,26 @@ fn every_link_between_pages_leads_somewhere() {
 }
 
 #[test]
+fn every_metric_is_explained() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/how-to/monitor.md");
+    let text = std::fs::read_to_string(page).unwrap();
+    let server = Server::start_with(&["--seed-example"]);
+    server.run(&["get", "pools"]).ok(); // a family without a series is not shown
+    let (status, metrics) = server.http("GET", "/metrics", None, "");
+    assert_eq!(status, 200, "{metrics}");
+    let families: Vec<&str> = metrics
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
+        .filter(|name| name.starts_with("muster_"))
+        .collect();
+    assert!(families.len() > 12, "{families:?}");
+    for family in families {
+        let shown = [family.to_owned(), format!("{family}_total"), format!("{family}_info")];
+        assert!(shown.iter().any(|name| text.contains(&format!("`{name}`"))), "monitor.md lacks {family}");
+    }
+}
+
+#[test]
 fn the_tutorial_can_be_copied_and_pasted() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/tutorial.md");
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
