@@ -6,7 +6,8 @@
 
 use std::{
     collections::BTreeMap,
-    fmt, fs,
+    fmt::{self, Write as _},
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -183,12 +184,27 @@ const SETTINGS: &[Known] = &[
 ];
 
 /// Variables that start like ours but are not settings of the server.
-const FOREIGN: [&str; 4] = ["MUSTER_CACHE", "MUSTER_SERVER", "MUSTER_CONTEXT", "MUSTER_CONFIG"];
+const FOREIGN: [&str; 11] = [
+    "MUSTER_CACHE",
+    "MUSTER_CONFIG",
+    // The command line's.
+    "MUSTER_SERVER",
+    "MUSTER_CONTEXT",
+    "MUSTER_PROJECT",
+    "MUSTER_TOKEN_FILE",
+    "MUSTER_AS_EMAIL",
+    "MUSTER_CA_FILE",
+    "MUSTER_CLIENT_CERT",
+    "MUSTER_CLIENT_KEY",
+    "MUSTER_CLIENT_CONFIG",
+];
 
 /// The settings in effect.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     values: BTreeMap<&'static str, (Value, Origin)>,
+    /// Variables that look like settings and are none: a slip of the pen, most likely.
+    ignored: Vec<String>,
 }
 
 impl Settings {
@@ -203,6 +219,7 @@ impl Settings {
                 .iter()
                 .map(|known| (known.path, (text(known.default), Origin::Default)))
                 .collect(),
+            ignored: Vec::new(),
         };
         if let Some(path) = file {
             settings.read_file(path)?;
@@ -213,9 +230,7 @@ impl Settings {
             }
             match SETTINGS.iter().find(|known| variable(known.path) == name) {
                 Some(known) => settings.set(known.path, text(&value), Origin::Environment(name)),
-                None => {
-                    tracing::warn!(name, "this environment variable is no setting and is ignored");
-                }
+                None => settings.ignored.push(name),
             }
         }
         for (path, value, flag) in flags {
@@ -223,6 +238,11 @@ impl Settings {
             settings.set(path, text(&value), Origin::Flag(flag));
         }
         Ok(settings)
+    }
+
+    /// Environment variables that begin like settings and are none.
+    pub(crate) fn ignored(&self) -> &[String] {
+        &self.ignored
     }
 
     fn set(&mut self, path: &'static str, value: Value, origin: Origin) {
@@ -299,6 +319,66 @@ impl Settings {
             .collect()
     }
 }
+
+/// The reference of the settings. `docs/reference/configuration.md` is this text.
+pub(crate) fn markdown() -> String {
+    let mut out = CONFIGURATION_HEAD.to_owned();
+    for Known { path, default, help, .. } in SETTINGS {
+        let default = if default.is_empty() { "not set".to_owned() } else { format!("`{default}`") };
+        let _ = writeln!(out, "| `{path}` | `{}` | {default} | {help} |", variable(path));
+    }
+    out.push_str(CONFIGURATION_TAIL);
+    out
+}
+
+const CONFIGURATION_HEAD: &str = "\
+# Configuration of the server
+
+Made from the program itself by `muster reference configuration`; a test compares the two.
+
+```yaml
+# muster.yaml: muster serve --config muster.yaml
+listen: 127.0.0.1:8080
+data-dir: /var/lib/muster
+auth:
+  mode: token
+  tokens:
+    - user: ada@example.com
+      sha256: e3505dadaad08c7b06c92e40c8a244606474277b2a778c996f35a4a9902642d3
+  bindings:
+    - user: ada@example.com
+      project: lab
+      role: admin
+log:
+  level: info
+```
+
+Every setting has one path. In the file the dots are nesting. In the environment the path is in capitals with
+underscores. On the command line it is `--set PATH=VALUE`; `--listen`, `--data-dir`, `--store`, `--auth-mode`,
+`--tls-certificate` and `--tls-key` are flags of their own. A flag wins over the environment, which wins over
+the file. Outside the file a list is written as JSON: `--set 'auth.proxies=[\"proxy.internal\"]'`.
+
+`muster config view` shows the settings in effect; `--origin` also shows where each one comes from. A mistyped path is
+an error that names the nearest one; an unknown `MUSTER_` variable is a warning in the log.
+
+## Settings
+
+| Path | Environment | Default | Meaning |
+|---|---|---|---|
+";
+
+const CONFIGURATION_TAIL: &str = "
+## Values
+
+* **Durations** are written like `90s`, `5m` or `1h30m`.
+* **`auth.tokens`**: `sha256` is the digest of the token, made with `printf %s \"$token\" | sha256sum`.
+* **`auth.bindings`**: `user` or `group`; `project` (left out or `*`: all projects); `role`, one of `viewer`, `operator`,
+  `admin`, `controller`, `auditor`; `controller_name` ties a controller to one name. See [sign in](../how-to/sign-in.md).
+* **`controller-token`** is a secret: set it by `MUSTER_CONTROLLER_TOKEN` or in a file that only the server can read.
+  `muster config view` does not show it.
+
+The command line's own settings (server, context, identity) are in [the command line](cli.md), under each command.
+";
 
 fn text(value: &str) -> Value {
     Value::String(value.to_owned())
@@ -379,6 +459,12 @@ mod tests {
         assert!(error.contains("did you mean listen?"), "{error}");
         let error = format!("{:#}", gather(None, &[], &[("auth.mod", "x")]).unwrap_err());
         assert!(error.contains("did you mean auth.mode?"), "{error}");
+    }
+
+    #[test]
+    fn variables_that_are_no_settings_are_remembered_unless_another_part_owns_them() {
+        let environment = [("MUSTER_LISTN", "x"), ("MUSTER_AS_EMAIL", "a@b.c"), ("HOME", "/x")];
+        assert_eq!(gather(None, &environment, &[]).unwrap().ignored(), ["MUSTER_LISTN"]);
     }
 
     #[test]

@@ -151,13 +151,17 @@ fn ops_u20_doctor_names_what_is_wrong() {
 #[test]
 fn the_reference_matches_the_program() {
     let home = tempfile::tempdir().unwrap();
-    let made = Ran::of(clean(Command::new(MUSTER), home.path()).arg("reference").output().unwrap()).ok();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/cli.md");
-    let kept = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    assert!(
-        kept == made,
-        "docs/reference/cli.md is out of date: run `cargo run -p muster -- reference > docs/reference/cli.md`"
-    );
+    for what in ["cli", "configuration"] {
+        let mut command = clean(Command::new(MUSTER), home.path());
+        let made = Ran::of(command.args(["reference", what]).output().unwrap()).ok();
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../docs/reference/{what}.md"));
+        let kept =
+            std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        assert!(
+            kept == made,
+            "docs/reference/{what}.md is out of date: run `cargo run -p muster -- reference {what} > docs/reference/{what}.md`"
+        );
+    }
 }
 
 /// What a server left behind can be exported, checked, and put into another store; damage is found.
@@ -178,10 +182,12 @@ fn a_store_travels_by_export_and_import() {
     let other = home.path().join("other");
     let other = other.to_str().unwrap();
     assert!(run(&["store", "import", file, "--data-dir", other]).ok().contains("keys imported"));
-    run(&["store", "import", file, "--data-dir", other]).failed(1, "all.jsonl");
+    let full = run(&["store", "import", file, "--data-dir", other]).failed(1, "all.jsonl");
+    assert!(full.err.contains("--overwrite"), "{}", full.err);
     run(&["store", "import", file, "--overwrite", "--data-dir", other]).ok();
     let text = std::fs::read_to_string(file).unwrap();
     std::fs::write(file, text.replacen("web", "wab", 1)).unwrap();
-    run(&["store", "verify", file]).failed(1, "all.jsonl");
+    let damaged = run(&["store", "verify", file]).failed(1, "all.jsonl");
+    assert!(damaged.err.contains("another copy") && !damaged.err.contains("--overwrite"), "{}", damaged.err);
     drop(kept);
 }

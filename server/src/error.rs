@@ -218,6 +218,16 @@ mod tests {
         }
     }
 
+    /// People find every code, with its status, in the reference.
+    #[test]
+    fn every_code_has_a_heading_in_the_reference() {
+        let text = include_str!("../../docs/reference/errors.md");
+        for code in Code::ALL {
+            let heading = format!("## {} ({})", code.as_str(), code.status().as_u16());
+            assert!(text.lines().any(|line| line == heading), "docs/reference/errors.md lacks {heading:?}");
+        }
+    }
+
     #[test]
     fn the_envelope_is_the_seeds_with_request_id_and_fields() {
         let body = ApiError::invalid("name", "nodepool name is required").render("r-1");

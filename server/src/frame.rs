@@ -135,13 +135,11 @@ fn foreign(response: &Response) -> Option<Arc<ApiError>> {
         return None;
     }
     match response.status() {
-        StatusCode::METHOD_NOT_ALLOWED => {
-            let allow = response.headers().get(header::ALLOW).and_then(|value| value.to_str().ok());
-            Some(Arc::new(
-                ApiError::new(Code::MethodNotAllowed, "Method not allowed")
-                    .details(format!("this path takes {}", allow.unwrap_or("other methods"))),
-            ))
-        }
+        // The router adds `Allow` itself, after us.
+        StatusCode::METHOD_NOT_ALLOWED => Some(Arc::new(
+            ApiError::new(Code::MethodNotAllowed, "Method not allowed")
+                .details("the header Allow names the methods that this path takes"),
+        )),
         StatusCode::NOT_FOUND => Some(Arc::new(ApiError::not_found("Path"))),
         _ => None,
     }

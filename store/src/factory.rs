@@ -211,6 +211,16 @@ async fn read_format(store: &dyn Store) -> Result<Option<(u32, Revision)>, Store
 mod tests {
     use super::*;
 
+    /// Keys are a contract: the reference names those that the store itself writes.
+    #[test]
+    fn own_keys_are_in_the_reference() {
+        let text = include_str!("../../docs/reference/store-keys.md");
+        for key in [FORMAT_KEY, portable::RESTORED_KEY, portable::RESTORING_KEY] {
+            assert!(text.contains(&format!("| `{key}` |")), "docs/reference/store-keys.md lacks {key}");
+        }
+        assert!(text.contains(&format!("| `{}…` |", muster_model::store::RESERVED)));
+    }
+
     #[test]
     fn a_target_is_a_directory_or_a_list_of_members() {
         #[track_caller]

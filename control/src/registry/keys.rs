@@ -1,4 +1,4 @@
-//! Where the registry keeps things in the store. This layout is a contract; `docs/reference/keys.md`
+//! Where the registry keeps things in the store. This layout is a contract; `docs/reference/store-keys.md`
 //! repeats it for people.
 //!
 //! ```text
@@ -136,6 +136,34 @@ pub fn place(key: &str) -> Option<Place> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The layout is a contract: every key has its row in the reference.
+    #[test]
+    fn every_key_is_in_the_reference() {
+        use muster_model::host::keys as hosts;
+        let text = include_str!("../../../docs/reference/store-keys.md");
+        let id = Uuid::nil();
+        let plain = |key: String| key.replace(&id.to_string(), "{id}");
+        let mut keys = vec![
+            plain(operation(id)),
+            idempotency("{digest}"),
+            cluster_name("{project}", "{name}"),
+            pool_name(id, "{name}").replace(&id.to_string(), "{cluster id}"),
+            hosts::GLOBAL_CONFIG.to_owned(),
+            hosts::GLOBAL_STATS.to_owned(),
+            format!("{}{{name}}", muster_model::lease::LEASES),
+        ];
+        for kind in [Kind::Cluster, Kind::Pool] {
+            keys.extend(
+                [kind.object(id), kind.status(id), kind.report(id, "{controller}")].map(|key| plain(key)),
+            );
+        }
+        keys.extend(hosts::HostRecord::ALL.map(|record| hosts::host("{host}", record)));
+        keys.extend(hosts::PoolRecord::ALL.map(|record| hosts::pool("{pool}", record)));
+        for key in keys {
+            assert!(text.contains(&format!("`{key}`")), "docs/reference/store-keys.md lacks {key}");
+        }
+    }
 
     #[test]
     fn keys_are_read_back() {

@@ -205,6 +205,9 @@ impl PoolSpec {
             return;
         }
         let (min, max) = (block.min_nodes(), block.max_nodes.unwrap_or(MAX_NODES));
+        if max < min {
+            return; // no number fits bounds that contradict each other, and that was said about them
+        }
         let problem = if nodes < min {
             format!("must not be below autoscaling.minNodes, which is {min}")
         } else if nodes > max {

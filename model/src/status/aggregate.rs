@@ -422,7 +422,9 @@ impl<'a> View<'a> {
         let (count, generation) = (self.reports.len(), self.subject.generation);
         let lag = match (count, lagging) {
             (0, _) => format!("no controller has reported on generation {generation}"),
+            (1, 0) => format!("the controller has observed generation {generation}"),
             (_, 0) => format!("all {count} controllers have observed generation {generation}"),
+            (1, _) => format!("the controller has not observed generation {generation}"),
             _ => format!("{lagging} of {count} controllers have not observed generation {generation}"),
         };
         let (reporting, in_time, silence) = match self.silent().next() {

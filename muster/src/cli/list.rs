@@ -41,6 +41,9 @@ pub(crate) struct Selection {
     /// In this project instead of the session's.
     #[arg(skip)]
     pub(crate) project: Option<String>,
+    /// Also objects that are being torn down.
+    #[arg(skip)]
+    pub(crate) deleting: bool,
 }
 
 impl Selection {
@@ -75,6 +78,9 @@ impl Selection {
         put("name", &self.name);
         if kind.scope == Scope::Cluster {
             put("cluster_id", &self.cluster_id);
+        }
+        if self.deleting && kind.can_be_deleting() {
+            query.push(("include_deleted".to_owned(), "true".to_owned()));
         }
         query
     }

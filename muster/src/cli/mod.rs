@@ -86,9 +86,12 @@ pub(crate) enum Command {
     Completion(complete::Completion),
     /// Print versions
     Version(Box<doctor::Version>),
-    /// Print the reference of the command line
+    /// Print the reference of the command line, or of the server's settings
     #[command(hide = true)]
-    Reference,
+    Reference {
+        #[arg(value_enum, default_value = "cli")]
+        what: reference::What,
+    },
     /// Complete for kubectl
     #[command(name = "__complete", hide = true)]
     Complete(complete::Complete),
@@ -140,7 +143,12 @@ async fn dispatch(command: Command, tools: &Tools) -> Outcome {
         Command::Store(args) => store::run(tools, *args).await,
         Command::Completion(args) => complete::script(tools, &args),
         Command::Version(args) => doctor::version(tools, *args).await,
-        Command::Reference => tools.screen.data(&reference::markdown((tools.command)())),
+        Command::Reference { what: reference::What::Cli } => {
+            tools.screen.data(&reference::markdown((tools.command)()))
+        }
+        Command::Reference { what: reference::What::Configuration } => {
+            tools.screen.data(&crate::config::markdown())
+        }
         Command::Complete(args) => complete::answer_kubectl(tools, &args),
     }
 }

@@ -6,6 +6,13 @@ use clap::{Arg, ArgAction, Command};
 
 use super::{failure::Exit, kinds::KINDS};
 
+/// Which reference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum What {
+    Cli,
+    Configuration,
+}
+
 /// The whole reference as Markdown. `docs/reference/cli.md` is this text.
 pub(crate) fn markdown(mut root: Command) -> String {
     root.build();

@@ -66,12 +66,11 @@ pub(crate) async fn one(
     selection: &Selection,
 ) -> Outcome<Value> {
     if Uuid::parse_str(name).is_ok() {
-        let object = session
-            .client
-            .call(Request::get(kind.path(name), format!("{} {name}", kind.singular)))
-            .await?
-            .body;
-        return Ok(object);
+        let mut request = Request::get(kind.path(name), format!("{} {name}", kind.singular));
+        if selection.deleting && kind.can_be_deleting() {
+            request = request.query("include_deleted", "true");
+        }
+        return Ok(session.client.call(request).await?.body);
     }
     match kind.scope {
         Scope::Id => Err(Failure::usage(format!("{} {name:?}", kind.singular), "this is not an id")
@@ -101,6 +100,7 @@ async fn by_name(
     }
     let mut wanted = Selection::named(short);
     wanted.all_projects = selection.all_projects;
+    wanted.deleting = selection.deleting;
     if let (Some(cluster), Scope::Cluster) = (&cluster, kind.scope) {
         wanted.cluster_id = Some(cluster_id(session, cluster, selection.all_projects).await?);
     }

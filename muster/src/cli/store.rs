@@ -33,7 +33,7 @@ enum What {
         #[command(flatten)]
         sources: Sources,
     },
-    /// Put an export into a store; Muster then freezes until it has seen the world again
+    /// Put an export into a store, and mark in it that it may be older than the world
     Import {
         /// The file to read
         file: PathBuf,
@@ -131,7 +131,7 @@ async fn open(tools: &Tools, sources: &Sources) -> Outcome<Opened> {
     };
     let settings = sources.gather().map_err(wrong)?;
     let data = PathBuf::from(settings.text("data-dir"));
-    crate::serve::store::open(&settings, &data, &tools.clock).await.map_err(wrong)
+    crate::serve::store::open(&settings, &data, &tools.clock, "muster store").await.map_err(wrong)
 }
 
 async fn close(opened: &Opened) -> Outcome {
@@ -151,6 +151,19 @@ fn open_file(path: &Path) -> Outcome<File> {
 fn refused(path: &Path, error: &PortableError) -> Failure {
     let cause = std::error::Error::source(error)
         .map_or_else(|| error.to_string(), |source| format!("{error}: {source}"));
-    Failure::new(Exit::Failure, path.display().to_string(), cause)
-        .next("an import into a store that holds something needs --overwrite")
+    let next = match error {
+        PortableError::NotEmpty { .. } | PortableError::OtherImport { .. } => {
+            "name an empty store, or replace what it holds with --overwrite"
+        }
+        PortableError::Line { .. } | PortableError::Truncated { .. } => {
+            "use another copy of the export, or take a new one; nothing was changed"
+        }
+        PortableError::Format { .. } => "use the version of Muster that wrote it, or a newer one",
+        PortableError::Io(_) => "check the path and the space left on the disk",
+        PortableError::Disturbed { .. } => "stop every server on that store, then run the same import again",
+        PortableError::Store(_) => {
+            "see that the store answers, then run it again; `muster store verify` looks closer"
+        }
+    };
+    Failure::new(Exit::Failure, path.display().to_string(), cause).next(next)
 }

@@ -159,7 +159,9 @@ pub(crate) async fn run(session: &Session, wait: Wait) -> Outcome {
             Scope::Id => Until::Done,
             _ => Until::Condition { kind: "Ready".into(), status: "True".into() },
         });
-        let object = match resolve::one(session, kind, &name, &wait.selection).await {
+        let deleting = until == Until::Delete;
+        let selection = Selection { deleting, ..wait.selection.clone() };
+        let object = match resolve::one(session, kind, &name, &selection).await {
             Err(failure) if until == Until::Delete && failure.exit == Exit::NotFound => {
                 session.screen.line(&format!("{}/{name} is gone", kind.singular))?;
                 continue;
@@ -214,7 +216,12 @@ async fn poll(
     let start = session.clock.monotonic();
     let mut pause = FIRST_PAUSE;
     loop {
-        match session.client.call(Request::get(kind.path(id), title)).await {
+        let mut request = Request::get(kind.path(id), title);
+        if *until == Until::Delete && kind.can_be_deleting() {
+            // What is being torn down is hidden, and not gone.
+            request = request.query("include_deleted", "true");
+        }
+        match session.client.call(request).await {
             Ok(answer) => {
                 show(session, kind, &answer.body, progress).await;
                 if until.holds(&answer.body)? {

@@ -46,6 +46,9 @@ pub(crate) struct Args {
 pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
     let settings = args.sources.gather()?;
     logs::start(&settings.text("log.level"), &settings.text("log.format"))?;
+    for name in settings.ignored() {
+        tracing::warn!(name, "this environment variable is no setting and is ignored");
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(serve(&settings, args.seed_example))?;
     Ok(ExitCode::SUCCESS)
@@ -65,7 +68,7 @@ async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
     let tls = tls.as_ref().map(tls::server_config).transpose()?;
 
     let metrics = Metrics::new();
-    let opened = store::open(settings, &data_dir, &clock).await?;
+    let opened = store::open(settings, &data_dir, &clock, "muster serve").await?;
     let metered =
         Arc::new(MeteredStore::new(Arc::clone(&opened.store), Arc::clone(&metrics), Arc::clone(&clock)));
     let options =

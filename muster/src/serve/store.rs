@@ -18,10 +18,12 @@ pub(crate) struct Opened {
     pub(crate) exclusive: bool,
 }
 
+/// `command` is what whoever finds an embedded store taken is told.
 pub(crate) async fn open(
     settings: &Settings,
     data_dir: &Path,
     clock: &Arc<dyn Clock>,
+    command: &str,
 ) -> anyhow::Result<Opened> {
     let name = settings.text("store");
     let target = match name.as_str() {
@@ -30,7 +32,7 @@ pub(crate) async fn open(
         other => Target::parse(other)?,
     };
     let exclusive = matches!(target, Target::Directory(_));
-    let mut options = OpenOptions::new("muster serve", Arc::clone(clock));
+    let mut options = OpenOptions::new(command, Arc::clone(clock));
     options.backup_dir = Some(data_dir.join("backups"));
     options.etcd.root = settings.text("store-root");
     options.etcd.tls = etcd_tls(settings)?;

@@ -71,10 +71,16 @@ impl Ran {
 
 impl Server {
     pub(crate) fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// With these arguments besides.
+    pub(crate) fn start_with(arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut child = Command::new(MUSTER)
             .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
             .arg(folder.path().join("data"))
+            .args(arguments)
             .env_clear()
             .env("MUSTER_CONTROLLER_TOKEN", CONTROLLER_TOKEN)
             .stdout(Stdio::piped())

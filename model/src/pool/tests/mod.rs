@@ -267,6 +267,15 @@ fn api_n25_n26_n27_n28_n29_n30_n32_bounds_and_marks() {
         json!({"enabled": true, "minNodes": 1, "maxNodes": 2}),
         "spec.nodeCount: must not be above autoscaling.maxNodes, which is 2",
     );
+    let faults = NodePool::parse_create(
+        &json!({"name": "a", "cluster_id": "550e8400-e29b-41d4-a716-446655440000", "spec": {
+            "platform": {"type": "gcp", "gcp": {"machineType": "n1-standard-4"}}, "nodeCount": 7,
+            "autoscaling": {"enabled": true, "minNodes": 7, "maxNodes": 2}}}),
+        &PoolContext::default(),
+    )
+    .unwrap_err();
+    // No count fits such bounds, so only the bounds are wrong.
+    assert_eq!(faults.iter().count(), 1, "{}", faults.details());
     let _ = accepted("spec.autoscaling", json!({"enabled": false, "minNodes": 7, "maxNodes": 9})); // N29
     refused("spec.nodeCount", json!(-1), "spec.nodeCount: is out of range, found -1");
     refused("spec.nodeCount", json!(2_147_483_648_u32), "spec.nodeCount: is out of range");

@@ -122,6 +122,11 @@ impl Kind {
         format!("/api/v1/{}", self.plural)
     }
 
+    /// Whether its objects stay for a while, hidden unless asked for, when they are deleted.
+    pub(crate) fn can_be_deleting(&self) -> bool {
+        matches!(self.scope, Scope::Project | Scope::Cluster)
+    }
+
     /// Path of one object.
     pub(crate) fn path(&self, id: &str) -> String {
         format!("/api/v1/{}/{id}", self.plural)
