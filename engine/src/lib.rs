@@ -7,6 +7,7 @@ pub mod audit;
 pub mod fit;
 pub mod plan;
 pub mod snapshot;
+pub mod solve;
 pub mod template;
 
 pub use audit::audit;

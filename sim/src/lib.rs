@@ -1,3 +1,5 @@
 //! Conformance with the real scheduler.
 
 pub mod conformance;
+pub mod scenario;
+pub mod bench_engine;

@@ -1,5 +1,19 @@
-//! Plans: what they consist of.
+//! The planner: from a snapshot to machines, placements and reasons.
 
+mod classes;
+mod decide;
+mod explain;
+mod hash;
+mod offers;
+mod soft;
+mod targets;
+mod terms;
+mod translate;
 pub mod types;
 
+pub use classes::PodClass;
+pub use decide::{Decision, Explain, problem, scale_up, scale_up_with};
+pub use explain::{ClassReport, PoolReason, Preferences, Reason, Report};
+pub use offers::{HostRefusal, LimitName};
+pub use translate::{Input, Offer, Translated, translate};
 pub use types::{NewNode, Placement, Plan, Removal, Source, Target};

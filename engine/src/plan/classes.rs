@@ -1,0 +1,177 @@
+//! Groups pods by content: equal pods are one class, whoever owns them.
+//!
+//! Labels that no selector in the snapshot reads do not tell pods apart.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use muster_model::k8s::{Labels, Pod, PodSpec, WhenUnsatisfiable};
+
+use super::hash::FixedMap;
+use crate::fit::{Amounts, pod_affinity, requests};
+
+/// Pods of equal content.
+#[derive(Debug)]
+pub struct PodClass<'a> {
+    /// Any of them: they are alike in all that is read.
+    pub pod: &'a Pod,
+    pub request: Amounts,
+    /// Indexes into the list they came from, by namespace, length of the name and name.
+    pub members: Vec<u32>,
+    /// Number of the pair of namespace and labels that selectors see.
+    pub face: u32,
+}
+
+/// Distinct specs and label sets of the pods of one list.
+#[derive(Debug, Default)]
+struct Interner<'a> {
+    by_pointer: FixedMap<usize, u32>,
+    by_content: FixedMap<&'a PodSpec, u32>,
+    specs: Vec<&'a Pod>,
+    namespaces: FixedMap<&'a str, u32>,
+    labels: FixedMap<Vec<Option<&'a str>>, u32>,
+    faces: FixedMap<(u32, u32), u32>,
+}
+
+impl<'a> Interner<'a> {
+    fn spec(&mut self, pod: &'a Pod) -> u32 {
+        let pointer = Arc::as_ptr(&pod.spec) as usize;
+        if let Some(&id) = self.by_pointer.get(&pointer) {
+            return id;
+        }
+        let next = self.specs.len() as u32;
+        let id = *self.by_content.entry(&*pod.spec).or_insert(next);
+        if id == next {
+            self.specs.push(pod);
+        }
+        self.by_pointer.insert(pointer, id);
+        id
+    }
+}
+
+/// Label keys that some selector of these pods reads.
+pub(crate) fn keys_read<'a>(pods: impl Iterator<Item = &'a Pod>, keys: &mut BTreeSet<&'a str>) {
+    for pod in pods {
+        let spec = &pod.spec;
+        let terms = pod_affinity::required(spec).iter().chain(pod_affinity::required_anti(spec));
+        let soft = spec.affinity.iter().flat_map(|affinity| {
+            let near = affinity.pod_affinity.iter().flat_map(|terms| terms.preferred.iter());
+            let far = affinity.pod_anti_affinity.iter().flat_map(|terms| terms.preferred.iter());
+            near.chain(far).map(|term| &term.pod_affinity_term)
+        });
+        for selector in terms.chain(soft).filter_map(|term| term.label_selector.as_ref()) {
+            read_selector(selector, keys);
+        }
+        for constraint in &spec.topology_spread_constraints {
+            if constraint.when_unsatisfiable == WhenUnsatisfiable::Other {
+                continue;
+            }
+            keys.extend(constraint.match_label_keys.iter().map(|key| &**key));
+            if let Some(selector) = &constraint.label_selector {
+                read_selector(selector, keys);
+            }
+        }
+    }
+}
+
+fn read_selector<'a>(selector: &'a muster_model::k8s::LabelSelector, keys: &mut BTreeSet<&'a str>) {
+    keys.extend(selector.match_labels.iter().map(|(key, _)| key));
+    keys.extend(selector.match_expressions.iter().map(|requirement| &*requirement.key));
+}
+
+/// The pods that are not alike in spec: one of each, for collecting what they read.
+pub(crate) fn distinct_specs<'a>(pods: &[&'a Pod]) -> Vec<&'a Pod> {
+    let mut interner = Interner::default();
+    for pod in pods {
+        interner.spec(pod);
+    }
+    interner.specs
+}
+
+/// Groups pods. `keys` are the label keys that matter.
+pub(crate) fn group<'a>(pods: &[&'a Pod], keys: &BTreeSet<&'a str>) -> Vec<PodClass<'a>> {
+    let mut interner = Interner::default();
+    let mut classes: Vec<PodClass<'a>> = Vec::new();
+    let mut known: FixedMap<(u32, u32, u32), u32> = FixedMap::default();
+    let mut last: Option<((u32, u32, u32), u32)> = None;
+    let mut projected: Vec<Option<&'a str>> = Vec::with_capacity(keys.len());
+    for (index, pod) in pods.iter().copied().enumerate() {
+        let spec = interner.spec(pod);
+        let next = interner.namespaces.len() as u32;
+        let namespace = *interner.namespaces.entry(&*pod.metadata.namespace).or_insert(next);
+        let labels = project(&mut interner, keys, &pod.metadata.labels, &mut projected);
+        let key = (spec, namespace, labels);
+        let class = match last {
+            Some((previous, class)) if previous == key => class,
+            _ => {
+                let next = classes.len() as u32;
+                let class = *known.entry(key).or_insert(next);
+                if class == next {
+                    let next_face = interner.faces.len() as u32;
+                    let face = *interner.faces.entry((namespace, labels)).or_insert(next_face);
+                    classes.push(PodClass { pod, request: request(pod), members: Vec::new(), face });
+                }
+                last = Some((key, class));
+                class
+            }
+        };
+        classes[class as usize].members.push(index as u32);
+    }
+    for class in &mut classes {
+        sort_members(pods, &mut class.members);
+    }
+    classes.sort_by(|a, b| {
+        let priority = |class: &PodClass<'_>| std::cmp::Reverse(class.pod.spec.priority.unwrap_or(0));
+        priority(a)
+            .cmp(&priority(b))
+            .then_with(|| b.request.cmp(&a.request))
+            .then_with(|| name_key(pods[a.members[0] as usize]).cmp(&name_key(pods[b.members[0] as usize])))
+    });
+    classes
+}
+
+fn project<'a>(
+    interner: &mut Interner<'a>,
+    keys: &BTreeSet<&'a str>,
+    labels: &'a Labels,
+    projected: &mut Vec<Option<&'a str>>,
+) -> u32 {
+    if keys.is_empty() {
+        return 0;
+    }
+    projected.clear();
+    projected.extend(keys.iter().map(|key| labels.text(key)));
+    if let Some(&id) = interner.labels.get(projected) {
+        return id;
+    }
+    let id = interner.labels.len() as u32;
+    interner.labels.insert(projected.clone(), id);
+    id
+}
+
+/// Namespace, then names as people count them: `web-2` before `web-10`.
+pub(crate) fn name_key(pod: &Pod) -> (&str, usize, &str) {
+    (&pod.metadata.namespace, pod.metadata.name.len(), &pod.metadata.name)
+}
+
+fn sort_members(pods: &[&Pod], members: &mut [u32]) {
+    let key = |index: u32| name_key(pods[index as usize]);
+    if members.windows(2).any(|pair| key(pair[0]) > key(pair[1])) {
+        members.sort_unstable_by(|&a, &b| key(a).cmp(&key(b)));
+    }
+}
+
+/// The request of a pending pod; the common pod with one container without detours.
+fn request(pod: &Pod) -> Amounts {
+    let spec = &pod.spec;
+    match &*spec.containers {
+        [only] if spec.init_containers.is_empty() && spec.resources.is_none() && spec.overhead.is_empty() => {
+            let mut amounts = Amounts::rounded(&only.resources.requests);
+            amounts.milli_cpu = amounts.milli_cpu.max(0);
+            amounts.memory = amounts.memory.max(0);
+            amounts.ephemeral_storage = amounts.ephemeral_storage.max(0);
+            amounts.scalars.retain(|_, amount| *amount > 0);
+            amounts
+        }
+        _ => requests::of_pending(pod),
+    }
+}

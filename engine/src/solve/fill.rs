@@ -1,0 +1,309 @@
+//! Fills one machine from the lots that are left.
+//!
+//! Requests of equal size are looked at once: the next pod is the size that leaves the smallest remainder,
+//! weighed by what lanes are worth, so that a machine runs out of all lanes at about the same time.
+
+use super::{
+    places::Lot,
+    prices::lane_worth,
+    problem::{Problem, fits, times},
+    rules::{HostCounts, Rules},
+};
+
+/// Lots by size and location, and what is scratch while a machine is tried.
+#[derive(Debug, Clone)]
+pub(crate) struct Filler<'a> {
+    problem: &'a Problem,
+    rules: &'a Rules,
+    pub(crate) lots: Vec<Lot>,
+    /// Distinct requests, with the worth of each lane.
+    sizes: Vec<Size>,
+    /// Lots per size and location; the last location is "anywhere".
+    lists: Vec<List>,
+    places: usize,
+    /// What is left in all lots of a location, the last being "anywhere".
+    demand: Vec<Vec<i64>>,
+    pods_left: u64,
+    size_of: Vec<u32>,
+    taken: Vec<u32>,
+    touched: Vec<u32>,
+    counts: HostCounts,
+    pub(crate) effort: u64,
+}
+
+#[derive(Debug, Clone)]
+struct Size {
+    request: Vec<i64>,
+    worth: Vec<i64>,
+    left: u32,
+}
+
+#[derive(Debug, Clone, Default)]
+struct List {
+    lots: Vec<u32>,
+    head: usize,
+}
+
+/// What a trial put on a machine.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Fill {
+    pub(crate) pods: Vec<(u32, u32)>,
+    pub(crate) load: Vec<i64>,
+}
+
+/// Where and how large the machine is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Machine<'a> {
+    pub(crate) signature: u32,
+    pub(crate) location: u32,
+    pub(crate) room: &'a [i64],
+    pub(crate) marks: &'a [(u32, u32)],
+}
+
+impl<'a> Filler<'a> {
+    pub(crate) fn new(problem: &'a Problem, rules: &'a Rules, lots: Vec<Lot>, prices: &[i64]) -> Self {
+        let places = problem.locations.len() + 1;
+        let mut by_request: Vec<u32> = (0..lots.len() as u32).collect();
+        let request = |lot: u32| &problem.classes[lots[lot as usize].class as usize].request;
+        by_request.sort_by(|&a, &b| request(b).cmp(request(a)).then(a.cmp(&b)));
+        let mut sizes: Vec<Size> = Vec::new();
+        let mut lists: Vec<List> = Vec::new();
+        let mut size_of = vec![0; lots.len()];
+        for &lot in &by_request {
+            if sizes.last().is_none_or(|size| size.request != *request(lot)) {
+                let worth = request(lot).iter().zip(prices).map(|(&amount, &price)| lane_worth(price, amount));
+                sizes.push(Size { request: request(lot).clone(), worth: worth.collect(), left: 0 });
+                lists.resize(sizes.len() * places, List::default());
+            }
+            let place = lots[lot as usize].location.map_or(places - 1, |at| at as usize);
+            lists[(sizes.len() - 1) * places + place].lots.push(lot);
+            size_of[lot as usize] = sizes.len() as u32 - 1;
+        }
+        for list in &mut lists {
+            // What is hard to place goes first, then the order of classes.
+            list.lots.sort_by_key(|&lot| {
+                let class = lots[lot as usize].class;
+                (rules.host[class as usize].free, std::cmp::Reverse(problem.classes[class as usize].priority), class)
+            });
+        }
+        let taken = vec![0; lots.len()];
+        let mut filler = Self {
+            problem,
+            rules,
+            sizes,
+            lists,
+            places,
+            demand: vec![vec![0; problem.lanes]; places],
+            pods_left: 0,
+            size_of,
+            taken,
+            touched: Vec::new(),
+            counts: HostCounts::new(problem.counters.len()),
+            lots,
+            effort: 0,
+        };
+        filler.recount();
+        filler
+    }
+
+    fn recount(&mut self) {
+        self.pods_left = 0;
+        for place in &mut self.demand {
+            place.fill(0);
+        }
+        for size in 0..self.sizes.len() {
+            self.sizes[size].left = 0;
+            for place in 0..self.places {
+                let list = &mut self.lists[size * self.places + place];
+                list.head = 0;
+                let left: u32 = list.lots.iter().map(|&lot| self.lots[lot as usize].left).sum();
+                self.sizes[size].left += left;
+                self.pods_left += u64::from(left);
+                for (sum, &amount) in self.demand[place].iter_mut().zip(&self.sizes[size].request) {
+                    *sum += amount * i64::from(left);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn pods_left(&self) -> u64 {
+        self.pods_left
+    }
+
+    /// What is left that must go to a location, or (`None`) may go anywhere.
+    pub(crate) fn demand(&self, location: Option<u32>) -> &[i64] {
+        &self.demand[location.map_or(self.places - 1, |at| at as usize)]
+    }
+
+    /// Tries a machine. Nothing is taken from the lots until [`Filler::commit`].
+    pub(crate) fn trial(&mut self, machine: Machine<'_>, seed: Option<u32>, prices: &[i64], fill: &mut Fill) {
+        fill.pods.clear();
+        fill.load.clear();
+        fill.load.resize(self.problem.lanes, 0);
+        for &(counter, count) in machine.marks {
+            self.counts.mark(counter, count);
+        }
+        let mut room = machine.room.to_vec();
+        if let Some(seed) = seed {
+            self.add(seed, 1, &mut room, fill);
+        }
+        self.proportional(machine, &mut room, fill);
+        self.greedy(machine, &mut room, prices, fill);
+        for lot in self.touched.drain(..) {
+            self.taken[lot as usize] = 0;
+        }
+        self.counts.clear();
+    }
+
+    /// A machine that holds a good part of all that is left takes that part of every lot first.
+    fn proportional(&mut self, machine: Machine<'_>, room: &mut [i64], fill: &mut Fill) {
+        let place = machine.location as usize;
+        let mut part: i128 = 1 << 20;
+        for lane in 0..self.problem.lanes {
+            let wanted = self.demand[place][lane] + self.demand[self.places - 1][lane];
+            if wanted > 0 {
+                part = part.min((i128::from(room[lane].max(0)) << 20) / i128::from(wanted));
+            }
+        }
+        if part < 1 << 14 {
+            return;
+        }
+        for size in 0..self.sizes.len() {
+            for at in [place, self.places - 1] {
+                let list = size * self.places + at;
+                for index in self.lists[list].head..self.lists[list].lots.len() {
+                    let lot = self.lists[list].lots[index];
+                    let Lot { class, left, .. } = self.lots[lot as usize];
+                    let class_data = &self.problem.classes[class as usize];
+                    if left == 0 || !self.problem.allowed.get(class_data.signature, machine.signature) {
+                        continue;
+                    }
+                    let mine = u32::try_from((i128::from(left) * part) >> 20).unwrap_or(left);
+                    let most = u32::try_from(times(&class_data.request, room)).unwrap_or(u32::MAX);
+                    let count = mine.min(most).min(left - self.taken[lot as usize]);
+                    let count = self.counts.accepts(&self.rules.host[class as usize], count);
+                    if count > 0 {
+                        self.add(lot, count, room, fill);
+                    }
+                }
+            }
+        }
+    }
+
+    fn greedy(&mut self, machine: Machine<'_>, room: &mut [i64], prices: &[i64], fill: &mut Fill) {
+        let mut value: Vec<i64> = room.iter().zip(prices).map(|(&r, &p)| lane_worth(p, r)).collect();
+        let mut open: Vec<u32> = (0..self.sizes.len() as u32)
+            .filter(|&size| self.sizes[size as usize].left > 0)
+            .collect();
+        while !open.is_empty() {
+            let mut best: Option<(i64, usize)> = None;
+            let mut at = 0;
+            self.effort += open.len() as u64;
+            while at < open.len() {
+                let size = &self.sizes[open[at] as usize];
+                if !fits(&size.request, room) {
+                    open.swap_remove(at);
+                    continue;
+                }
+                let mut rest = 0_i64;
+                for (&have, &want) in value.iter().zip(&size.worth) {
+                    let left = (have - want) >> 4;
+                    rest = rest.saturating_add(left.saturating_mul(left));
+                }
+                // Equal remainders: the larger request, which is the lower size id.
+                if best.is_none_or(|(top, index)| (rest, open[at]) < (top, open[index])) {
+                    best = Some((rest, at));
+                }
+                at += 1;
+            }
+            let Some((_, index)) = best else { break };
+            let size = open[index] as usize;
+            let most = times(&self.sizes[size].request, room);
+            let want = if open.len() == 1 { most } else { (most / 8).max(1) };
+            match self.pick(size, machine, u32::try_from(want).unwrap_or(u32::MAX)) {
+                Some((lot, count)) => {
+                    self.add(lot, count, room, fill);
+                    for ((v, &r), &p) in value.iter_mut().zip(&*room).zip(prices) {
+                        *v = lane_worth(p, r);
+                    }
+                }
+                None => {
+                    open.swap_remove(index);
+                }
+            }
+        }
+    }
+
+    /// A lot of the size that the machine accepts, and how many of it.
+    fn pick(&mut self, size: usize, machine: Machine<'_>, want: u32) -> Option<(u32, u32)> {
+        for place in [machine.location as usize, self.places - 1] {
+            let list = &mut self.lists[size * self.places + place];
+            while list.lots.get(list.head).is_some_and(|&lot| self.lots[lot as usize].left == 0) {
+                list.head += 1;
+            }
+            for &lot in &list.lots[list.head..] {
+                let Lot { class, left, .. } = self.lots[lot as usize];
+                let free = left - self.taken[lot as usize];
+                let signature = self.problem.classes[class as usize].signature;
+                if free == 0 || !self.problem.allowed.get(signature, machine.signature) {
+                    continue;
+                }
+                let rules = &self.rules.host[class as usize];
+                if rules.clings {
+                    continue;
+                }
+                let count = self.counts.accepts(rules, want.min(free));
+                if count > 0 {
+                    return Some((lot, count));
+                }
+            }
+        }
+        None
+    }
+
+    fn add(&mut self, lot: u32, count: u32, room: &mut [i64], fill: &mut Fill) {
+        let class = self.lots[lot as usize].class;
+        let request = &self.problem.classes[class as usize].request;
+        for ((have, load), want) in room.iter_mut().zip(&mut fill.load).zip(request) {
+            *have -= want * i64::from(count);
+            *load += want * i64::from(count);
+        }
+        self.counts.add(&self.rules.host[class as usize], count);
+        self.taken[lot as usize] += count;
+        self.touched.push(lot);
+        match fill.pods.last_mut() {
+            Some((last, run)) if *last == lot => *run += count,
+            _ => fill.pods.push((lot, count)),
+        }
+    }
+
+    /// How often the same fill can be repeated with what is left.
+    pub(crate) fn repeats(&self, fill: &Fill) -> u32 {
+        let mut used: Vec<(u32, u32)> = fill.pods.clone();
+        used.sort_unstable();
+        used.dedup_by(|next, kept| {
+            let same = next.0 == kept.0;
+            if same {
+                kept.1 += next.1;
+            }
+            same
+        });
+        used.iter().map(|&(lot, count)| self.lots[lot as usize].left / count).min().unwrap_or(0)
+    }
+
+    /// Takes a fill out of the lots, `machines` times.
+    pub(crate) fn commit(&mut self, fill: &Fill, machines: u32) {
+        for &(lot, count) in &fill.pods {
+            let count = count * machines;
+            let entry = &mut self.lots[lot as usize];
+            entry.left -= count;
+            let place = entry.location.map_or(self.places - 1, |at| at as usize);
+            let size = &mut self.sizes[self.size_of[lot as usize] as usize];
+            for (sum, want) in self.demand[place].iter_mut().zip(&size.request) {
+                *sum -= want * i64::from(count);
+            }
+            size.left -= count;
+            self.pods_left -= u64::from(count);
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Tries several ways to build machines for what is left and keeps the cheapest.
+//!
+//! Every attempt is a full construction under other lane prices or another style. The search climbs from
+//! the best so far, one lane at a time, until its budget of counted effort is spent.
+
+use super::{
+    build::{Batch, Builder, Style},
+    catalog::{Catalog, Stock},
+    finish::Draft,
+    places::{self, Places},
+    prices,
+    problem::Problem,
+    rules::Rules,
+};
+
+/// Effort that every problem may spend, in looks at a size.
+const BASE_EFFORT: u64 = 1_000_000;
+/// Effort per pod on top, so that large problems are not cut to a single attempt.
+const EFFORT_PER_POD: u64 = 100;
+/// Steps in which the price of a lane is raised or lowered, in percent.
+const TILTS: [(i64, i64); 3] = [(140, 71), (118, 85), (108, 93)];
+
+/// One construction.
+#[derive(Debug, Clone)]
+pub(crate) struct Attempt {
+    pub(crate) places: Places,
+    pub(crate) batches: Vec<Batch>,
+    pub(crate) stock: Stock,
+    prices: Vec<i64>,
+    style: Style,
+    score: Score,
+}
+
+/// Lower is better: pods left over, then cost, then machines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Score {
+    left: u64,
+    cost: i64,
+    machines: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) best: Attempt,
+    pub(crate) effort: u64,
+}
+
+struct Search<'d, 'p> {
+    draft: &'d Draft<'p>,
+    rules: &'d Rules,
+    catalog: &'d Catalog,
+    effort: u64,
+    budget: u64,
+}
+
+pub(crate) fn search(draft: &Draft<'_>, rules: &Rules, catalog: &Catalog) -> Found {
+    let problem = draft.state.problem;
+    let machines = machines(problem, catalog);
+    let demand = demand(problem, &draft.left);
+    let pods: u64 = draft.left.iter().map(|&left| u64::from(left)).sum();
+    let mut search =
+        Search { draft, rules, catalog, effort: 0, budget: BASE_EFFORT + EFFORT_PER_POD * pods };
+    let start = prices::lane_prices(&demand, &machines);
+    let mut best = search.attempt(start, Style::default());
+    let ideal = prices::worth(&best.prices, &demand.iter().map(|&d| i64::try_from(d).unwrap_or(i64::MAX)).collect::<Vec<_>>());
+    for style in Style::others() {
+        if search.spent() || best.score.cost <= ideal {
+            break;
+        }
+        let next = search.attempt(best.prices.clone(), style);
+        if next.score < best.score {
+            best = next;
+        }
+    }
+    for (up, down) in TILTS {
+        let mut moved = true;
+        while moved && !search.spent() && best.score.cost > ideal {
+            moved = false;
+            for lane in 0..problem.lanes {
+                for percent in [up, down] {
+                    if best.prices[lane] == 0 || search.spent() {
+                        continue;
+                    }
+                    let tilted = prices::tilted(&best.prices, lane, percent, &machines);
+                    let next = search.attempt(tilted, best.style);
+                    if next.score < best.score {
+                        best = next;
+                        moved = true;
+                    }
+                }
+            }
+        }
+    }
+    Found { best, effort: search.effort }
+}
+
+impl Search<'_, '_> {
+    fn spent(&self) -> bool {
+        self.effort >= self.budget
+    }
+
+    fn attempt(&mut self, prices: Vec<i64>, style: Style) -> Attempt {
+        let Draft { state, stock, left, .. } = self.draft;
+        let places = places::assign(state, self.rules, self.catalog, stock, left, &prices);
+        let lots = places.lots.clone();
+        let mut builder =
+            Builder::new(state.problem, self.rules, self.catalog, stock.clone(), lots, &prices, style);
+        builder.run();
+        let refused: u64 = places.refused.iter().map(|&(_, count)| u64::from(count)).sum();
+        let score = Score {
+            left: builder.filler.pods_left() + refused,
+            cost: builder.batches.iter().map(|b| state.problem.shapes[b.shape as usize].cost * i64::from(b.machines)).sum(),
+            machines: builder.batches.iter().map(|b| u64::from(b.machines)).sum(),
+        };
+        // Placing lots and copying tables is work too, even where few sizes are looked at.
+        self.effort += builder.filler.effort + places.order.len() as u64 * 8 + 2_000;
+        let Builder { batches, stock, .. } = builder;
+        Attempt { places, batches, stock, prices, style, score }
+    }
+}
+
+fn demand(problem: &Problem, left: &[u32]) -> Vec<i128> {
+    let mut sums = vec![0_i128; problem.lanes];
+    for (class, &count) in problem.classes.iter().zip(left) {
+        for (sum, &want) in sums.iter_mut().zip(&class.request) {
+            *sum += i128::from(want) * i128::from(count);
+        }
+    }
+    sums
+}
+
+/// Room and cost of every shape worth looking at.
+fn machines<'p>(problem: &'p Problem, catalog: &Catalog) -> Vec<(&'p [i64], i64)> {
+    let mut machines: Vec<(&[i64], i64)> = catalog
+        .families
+        .iter()
+        .flat_map(|family| &family.shapes)
+        .map(|&shape| (problem.shapes[shape as usize].room.as_slice(), problem.shapes[shape as usize].cost))
+        .collect();
+    machines.sort_unstable();
+    machines.dedup();
+    machines
+}
