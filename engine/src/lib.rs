@@ -4,6 +4,7 @@
 
 pub mod admit;
 pub mod audit;
+pub mod explain;
 pub mod fit;
 pub mod plan;
 pub mod snapshot;
