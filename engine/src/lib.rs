@@ -6,6 +6,7 @@ pub mod admit;
 pub mod audit;
 pub mod explain;
 pub mod fit;
+pub mod lifecycle;
 pub mod plan;
 pub mod snapshot;
 pub mod solve;

@@ -7,18 +7,24 @@ pub mod catalogue;
 pub mod clock;
 pub mod cluster;
 pub mod condition;
+pub mod credential;
 pub mod field;
+pub mod host;
 pub mod identity;
 pub mod ids;
 pub mod k8s;
 pub mod known;
+pub mod lease;
 pub mod names;
 pub mod patch;
 pub mod platform;
 pub mod pool;
+pub mod power;
 pub mod quantity;
+pub mod rack;
 pub mod report;
 pub mod status;
+
 pub mod store;
 pub mod suggest;
 #[cfg(test)]

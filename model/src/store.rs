@@ -3,10 +3,13 @@
 //! The store is the only truth of Muster. It is small on purpose: everything that an implementation
 //! must get right is in [`Store`], and one conformance suite judges all of them.
 //!
-//! * A key is a path of UTF-8 text (`/muster/pools/…`); keys are ordered by their bytes.
+//! * A key is a path of UTF-8 text that starts with a slash (`/muster/pools/…`); keys are ordered by their
+//!   bytes. Keys under [`RESERVED`] belong to the implementations.
 //! * Every successful [`Store::commit`] that changes something has a [`Revision`] of its own, larger
 //!   than all before it. Revisions are never reused, not even after a crash or a restore.
-//! * A commit compares and writes atomically: all of it happens, or nothing does.
+//! * A commit compares and writes atomically: all of it happens, or nothing does. One that changes nothing
+//!   (no writes, or only deletes of absent keys) has no revision of its own.
+//! * A put is a change even when the value stays the same.
 //! * A watch delivers every change after a revision exactly once and in order, or ends with
 //!   [`StoreError::Compacted`]; then the caller lists again and watches from that list's revision.
 
@@ -92,6 +95,17 @@ pub enum Expect {
     Modified(Revision),
 }
 
+impl Expect {
+    /// Whether the expectation holds for what is stored at its key.
+    pub fn holds(self, found: Option<&Entry>) -> bool {
+        match self {
+            Self::Absent => found.is_none(),
+            Self::Present => found.is_some(),
+            Self::Modified(revision) => found.is_some_and(|entry| entry.modified == revision),
+        }
+    }
+}
+
 /// What a commit does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write {
@@ -103,6 +117,14 @@ pub enum Write {
     Delete {
         key: String,
     },
+}
+
+impl Write {
+    pub fn key(&self) -> &str {
+        match self {
+            Self::Put { key, .. } | Self::Delete { key } => key,
+        }
+    }
 }
 
 /// Compare-and-set operations that happen together.
@@ -124,6 +146,8 @@ pub const MAX_VALUE_BYTES: usize = 1 << 20;
 pub const MAX_TXN_BYTES: usize = (1 << 20) + (1 << 18);
 /// Longest key, in bytes.
 pub const MAX_KEY_BYTES: usize = 1024;
+/// Keys under this prefix are an implementation's own bookkeeping: nobody else sees or writes them.
+pub const RESERVED: &str = "/muster/~";
 
 impl Txn {
     pub fn new() -> Self {
@@ -149,6 +173,84 @@ impl Txn {
         self.writes.push(Write::Delete { key: key.into() });
         self
     }
+
+    /// Refuses what no store may accept. Every implementation asks this before anything else, so that what
+    /// one store takes all stores take.
+    pub fn check(&self) -> Result<(), StoreError> {
+        let ops = self.compares.len() + self.writes.len();
+        if ops > MAX_TXN_OPS {
+            return Err(invalid(format!(
+                "the transaction has {ops} comparisons and writes, and {MAX_TXN_OPS} are allowed; split it"
+            )));
+        }
+        let mut bytes = 0_usize;
+        for compare in &self.compares {
+            check_key(&compare.key)?;
+            bytes = bytes.saturating_add(compare.key.len());
+        }
+        let mut written = std::collections::BTreeSet::new();
+        for write in &self.writes {
+            check_key(write.key())?;
+            if !written.insert(write.key()) {
+                return Err(invalid(format!("key {:?} is written twice in one transaction", write.key())));
+            }
+            bytes = bytes.saturating_add(write.key().len());
+            if let Write::Put { key, value } = write {
+                if value.len() > MAX_VALUE_BYTES {
+                    return Err(invalid(format!(
+                        "the value for key {key:?} has {} bytes, and {MAX_VALUE_BYTES} are allowed",
+                        value.len()
+                    )));
+                }
+                bytes = bytes.saturating_add(value.len());
+            }
+        }
+        if bytes > MAX_TXN_BYTES {
+            return Err(invalid(format!(
+                "the transaction's keys and values have {bytes} bytes, and {MAX_TXN_BYTES} are allowed; split it"
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn invalid(why: String) -> StoreError {
+    StoreError::Invalid { why }
+}
+
+/// Refuses a key that no store may hold.
+pub fn check_key(key: &str) -> Result<(), StoreError> {
+    if !key.starts_with('/') {
+        return Err(invalid(format!("key {key:?} does not start with a slash")));
+    }
+    if key.len() > MAX_KEY_BYTES {
+        return Err(invalid(format!(
+            "a key has {} bytes, and {MAX_KEY_BYTES} are allowed; it starts with {:?}",
+            key.len(),
+            key.chars().take(40).collect::<String>()
+        )));
+    }
+    if key.contains('\0') {
+        return Err(invalid(format!("key {key:?} contains a zero byte")));
+    }
+    if key.starts_with(RESERVED) {
+        return Err(invalid(format!(
+            "key {key:?} lies under {RESERVED:?}, which the store keeps for itself"
+        )));
+    }
+    Ok(())
+}
+
+/// The first text after every text that starts with `prefix`, as bytes; `None` when nothing follows.
+pub fn prefix_end(prefix: &str) -> Option<Vec<u8>> {
+    let mut end = prefix.as_bytes().to_vec();
+    while let Some(last) = end.pop() {
+        if let Some(next) = last.checked_add(1) {
+            end.push(next);
+            return Some(end);
+        }
+    }
+    None
 }
 
 /// What became of a transaction.
@@ -281,4 +383,48 @@ pub trait Store: Send + Sync + fmt::Debug {
     async fn compact(&self, before: Revision) -> Result<(), StoreError>;
 
     async fn stats(&self) -> Result<StoreStats, StoreError>;
+
+    /// Sees to it that every later commit has a revision above `past`, where the store is able to, and says
+    /// whether it is so. Restoring a backup asks for it, so that nobody mistakes new history for old; a store
+    /// that answers `false` is told apart by [`StoreError::Future`].
+    async fn advance(&self, past: Revision) -> Result<bool, StoreError> {
+        Ok(self.revision().await? >= past)
+    }
+
+    /// Stops cleanly: everything acknowledged is safe, what the store holds is let go. Later calls fail.
+    async fn close(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transactions_that_break_a_rule_are_refused_with_the_rule() {
+        #[track_caller]
+        fn check(txn: Txn, part: &str) {
+            let text = txn.check().expect_err("must be refused").to_string();
+            assert!(text.contains(part), "{text:?} does not contain {part:?}");
+        }
+        check(Txn::new().put("a", "1"), "slash");
+        check(Txn::new().put("", "1"), "slash");
+        check(Txn::new().put("/a\0b", "1"), "zero byte");
+        check(Txn::new().put("/muster/~slots/1", "1"), "keeps for itself");
+        check(Txn::new().put("/a", "1").delete("/a"), "written twice");
+        check(Txn::new().put(format!("/{}", "x".repeat(MAX_KEY_BYTES)), "1"), "1025 bytes");
+        check(Txn::new().put("/a", vec![0; MAX_VALUE_BYTES + 1]), "1048577 bytes");
+        let many = (0..=MAX_TXN_OPS).fold(Txn::new(), |txn, n| txn.delete(format!("/{n}")));
+        check(many, "121 comparisons and writes");
+        let large = Txn::new().put("/a", vec![0; MAX_VALUE_BYTES]).put("/b", vec![0; 1 << 18]);
+        check(large, "split it");
+    }
+
+    #[test]
+    fn a_prefix_ends_where_the_next_text_begins() {
+        assert_eq!(prefix_end(""), None);
+        assert_eq!(prefix_end("/a").as_deref(), Some("/b".as_bytes()));
+        assert_eq!(prefix_end("/\u{7f}").as_deref(), Some([b'/', 0x80].as_slice()));
+    }
 }

@@ -1,5 +1,5 @@
 //! Conformance with the real scheduler.
 
+pub mod bench_engine;
 pub mod conformance;
 pub mod scenario;
-pub mod bench_engine;

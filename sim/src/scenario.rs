@@ -13,8 +13,9 @@ use muster_engine::{
 use muster_model::{
     Duration, Quantity,
     k8s::{
-        Affinity, Container, ContainerPort, DaemonSet, DaemonSetSpec, Labels, List, Node, NodeSpec, NodeStatus,
-        ObjectMeta, Pod, PodSpec, PodTemplate, ResourceList, Resources, SpreadConstraint, Taint, Toleration,
+        Affinity, Container, ContainerPort, DaemonSet, DaemonSetSpec, Labels, List, Node, NodeSpec,
+        NodeStatus, ObjectMeta, Pod, PodSpec, PodTemplate, ResourceList, Resources, SpreadConstraint, Taint,
+        Toleration,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -366,11 +367,7 @@ fn daemon_set(entry: &PodEntry) -> DaemonSet {
             namespace: entry.namespace.as_deref().unwrap_or("default").into(),
             ..ObjectMeta::default()
         },
-        spec: DaemonSetSpec {
-            template: PodTemplate { metadata, spec: Arc::new(spec(entry)) },
-            ..DaemonSetSpec::default()
-        },
-        ..DaemonSet::default()
+        spec: DaemonSetSpec { template: PodTemplate { metadata, spec: Arc::new(spec(entry)) } },
     }
 }
 
@@ -445,7 +442,9 @@ pub fn report(case: &str, snapshot: &Snapshot, decision: &Decision, measured: Me
                 (snapshot.host(host).and_then(|host| host.zone.clone()), None, Some(host.to_string()))
             }
         };
-        let text = |value: Option<Arc<str>>, fallback: &str| value.map_or_else(|| fallback.to_owned(), |v| v.to_string());
+        let text = |value: Option<Arc<str>>, fallback: &str| {
+            value.map_or_else(|| fallback.to_owned(), |v| v.to_string())
+        };
         report.cost += currency(new.price);
         *report.by_template.entry(new.template.to_string()).or_default() += 1;
         report.claims.push(Claim {

@@ -50,14 +50,13 @@ pub fn scale_up_with(snapshot: &Snapshot, explain: Explain) -> Decision {
         let input = scene.input(&pending, snapshot, &ways);
         let translated = translate(&input, &mut keys);
         let solution = solve::solve(&translated.problem);
-        let draft = Draft { snapshot, ways: &ways, scene: &scene, pending: &pending, translated: &translated };
+        let draft =
+            Draft { snapshot, ways: &ways, scene: &scene, pending: &pending, translated: &translated };
         let plan = draft.plan(&solution, &left_out);
         let torn = torn_groups(snapshot, &plan, &left_out);
         if torn.is_empty() {
             let report = match explain {
-                Explain::Yes => {
-                    explain::report(snapshot, &ways, &translated, &solution, &pending, scene.real_nodes)
-                }
+                Explain::Yes => explain::report(snapshot, &ways, &translated, &solution, &pending),
                 Explain::No => Report::default(),
             };
             return Decision { plan, report };
@@ -115,7 +114,7 @@ impl<'a> Scene<'a> {
             let wanted = |(set, _): &(&muster_model::k8s::DaemonSet, u32)| admit::wants_node(set, node);
             daemons.iter().map(|(set, _)| *set).zip(0..).filter(wanted).map(|(_, at)| at).collect()
         };
-        let on_way = ways.ways.iter().map(|way| lands(&way.node)).collect();
+        let on_way = ways.list.iter().map(|way| lands(&way.node)).collect();
         let present: BTreeSet<(&str, &str, u32)> = running
             .iter()
             .filter_map(|(pod, node)| {
@@ -149,7 +148,7 @@ impl<'a> Scene<'a> {
             on_way,
             on_upcoming,
             budgets: ways.budgets.clone(),
-            supply: ways.ways.iter().map(|way| way.supply).collect(),
+            supply: ways.list.iter().map(|way| way.supply).collect(),
             closed,
         };
         scene.require_minimum(snapshot, ways);
@@ -164,7 +163,7 @@ impl<'a> Scene<'a> {
             let wanted = pool.fixed.map_or(pool.min, |fixed| fixed.max(pool.min));
             for _ in staying..wanted {
                 let mut best: Option<(i64, i64, usize)> = None;
-                for (at, way) in ways.ways.iter().enumerate().filter(|(_, way)| way.pool == index) {
+                for (at, way) in ways.list.iter().enumerate().filter(|(_, way)| way.pool == index) {
                     let room = self.supply[at] > 0
                         && way.takes.iter().all(|&(budget, amount)| self.budgets[budget as usize] >= amount);
                     if room && best.is_none_or(|top| (way.cost, way.rank, at) < top) {
@@ -178,7 +177,7 @@ impl<'a> Scene<'a> {
     }
 
     fn take(&mut self, ways: &Ways, at: usize) {
-        let way = &ways.ways[at];
+        let way = &ways.list[at];
         if self.supply[at] != solve::UNLIMITED {
             self.supply[at] -= 1;
         }
@@ -227,7 +226,7 @@ impl<'a> Scene<'a> {
             running,
             pending: pending.to_vec(),
             offers: ways
-                .ways
+                .list
                 .iter()
                 .zip(&self.on_way)
                 .zip(&self.supply)
@@ -250,7 +249,8 @@ impl<'a> Scene<'a> {
 /// Nothing new goes to a node that is being removed.
 fn cordoned(node: &Node) -> Node {
     let mut copy = node.clone();
-    copy.status.allocatable = copy.status.allocatable.iter().filter(|(name, _)| *name != "pods").map(|(n, a)| (n, *a)).collect();
+    copy.status.allocatable =
+        copy.status.allocatable.iter().filter(|(name, _)| *name != "pods").map(|(n, a)| (n, *a)).collect();
     copy
 }
 
@@ -300,7 +300,7 @@ impl Draft<'_> {
         let mut names = Names::new(self.snapshot);
         let ways = self.scene.required.iter().map(|(way, _)| *way);
         let ways = ways.chain(solution.machines.iter().map(|&shape| shape as usize));
-        let new_nodes = ways.map(|at| names.node(&self.ways.ways[at], at)).collect();
+        let new_nodes = ways.map(|at| names.node(&self.ways.list[at], at)).collect();
         let mut next = vec![0_usize; self.translated.classes.len()];
         let mut placements = Vec::with_capacity(self.pending.len());
         for step in &solution.steps {
@@ -327,9 +327,10 @@ impl Draft<'_> {
             .map(|&member| self.pending[member as usize].key())
             .collect();
         let groups = left_out.iter().flat_map(|&group| &self.snapshot.groups[group].pods);
-        let pending: BTreeSet<_> = match left_out.is_empty() {
-            true => BTreeSet::new(),
-            false => self.scene.pending.iter().map(|pod| pod.key()).collect(),
+        let pending: BTreeSet<_> = if left_out.is_empty() {
+            BTreeSet::new()
+        } else {
+            self.scene.pending.iter().map(|pod| pod.key()).collect()
         };
         unplaced.extend(groups.filter(|pod| pending.contains(*pod)).cloned());
         unplaced.sort_unstable();

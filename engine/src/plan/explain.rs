@@ -65,11 +65,17 @@ pub enum Reason {
     /// No machine is left of those that would do.
     NoSupply,
     /// A limit is reached.
-    Limit { limit: String },
+    Limit {
+        limit: String,
+    },
     /// Taints, node affinity, selectors, features: no template of the pool admits the pod.
     Incompatible,
     /// The best machine lacks this much.
-    Room { lane: String, wanted: i64, most: i64 },
+    Room {
+        lane: String,
+        wanted: i64,
+        most: i64,
+    },
     Skew,
     Forbidden,
     Lonely,
@@ -83,7 +89,6 @@ pub(crate) fn report(
     translated: &Translated<'_>,
     solution: &Solution,
     pending: &[&Pod],
-    real_nodes: usize,
 ) -> Report {
     let problem = &translated.problem;
     let stock = left_over(problem, solution);
@@ -97,7 +102,7 @@ pub(crate) fn report(
             .map(|&(class, pods)| {
                 let member = translated.classes[class as usize].members[0];
                 let mut nodes: BTreeMap<Reason, u32> = BTreeMap::new();
-                end.tally(class, real_nodes, |refusal, count| {
+                end.tally(class, |refusal, count| {
                     *nodes.entry(name(translated, class, refusal)).or_default() += count;
                 });
                 ClassReport {
@@ -186,18 +191,15 @@ fn pool_reasons(
 }
 
 /// Of all ways of the pool, the reason of the one that comes closest.
-fn pool_reason(
-    pool: usize,
-    ways: &Ways,
-    translated: &Translated<'_>,
-    class: u32,
-    left: &LeftOver,
-) -> Reason {
+fn pool_reason(pool: usize, ways: &Ways, translated: &Translated<'_>, class: u32, left: &LeftOver) -> Reason {
     let problem = &translated.problem;
     let wanted = &problem.classes[class as usize];
-    let shapes = || problem.shapes.iter().zip(&ways.ways).enumerate().filter(|(_, (_, way))| way.pool == pool);
+    let shapes =
+        || problem.shapes.iter().zip(&ways.list).enumerate().filter(|(_, (_, way))| way.pool == pool);
     let admitted = || {
-        shapes().filter(|(_, (shape, _))| problem.allowed.get(wanted.signature, shape.signature)).map(|(at, (s, _))| (at, s))
+        shapes()
+            .filter(|(_, (shape, _))| problem.allowed.get(wanted.signature, shape.signature))
+            .map(|(at, (s, _))| (at, s))
     };
     if shapes().next().is_none() {
         return Reason::NoSupply;
@@ -205,7 +207,9 @@ fn pool_reason(
     if admitted().next().is_none() {
         return Reason::Incompatible;
     }
-    let roomy = || admitted().filter(|(_, shape)| wanted.request.iter().zip(&shape.room).all(|(w, h)| *w <= 0 || w <= h));
+    let roomy = || {
+        admitted().filter(|(_, shape)| wanted.request.iter().zip(&shape.room).all(|(w, h)| *w <= 0 || w <= h))
+    };
     if roomy().next().is_none() {
         return short_of(translated, wanted, admitted().map(|(_, shape)| &shape.room[..]));
     }

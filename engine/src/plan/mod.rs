@@ -1,4 +1,9 @@
 //! The planner: from a snapshot to machines, placements and reasons.
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "ids are u32 by design; a snapshot with 2^32 pods does not fit in memory"
+)]
 
 mod classes;
 mod decide;

@@ -8,7 +8,9 @@ use muster_model::{
 };
 
 use crate::{
-    snapshot::{Health, Host, HostState, MemberState, Mode, Pool, PowerLimits, Preference, Scope, Snapshot, Stops},
+    snapshot::{
+        Health, Host, HostState, MemberState, Mode, Pool, PowerLimits, Preference, Scope, Snapshot, Stops,
+    },
     solve::UNLIMITED,
     template,
 };
@@ -45,7 +47,7 @@ pub(crate) enum WaySource {
 /// All ways and their shared limits.
 #[derive(Debug, Default)]
 pub(crate) struct Ways {
-    pub(crate) ways: Vec<Way>,
+    pub(crate) list: Vec<Way>,
     pub(crate) budgets: Vec<i64>,
     /// What each budget is, for explanations.
     pub(crate) limits: Vec<LimitName>,
@@ -72,14 +74,16 @@ impl Ways {
         let mut ways = Self::default();
         let shared = ways.cluster_budgets(snapshot);
         for (index, pool) in snapshot.pools.iter().enumerate() {
-            if pool.mode == Mode::Frozen || snapshot.hold(&[Scope::Pool(pool.name.clone())], Stops::Growth).is_some() {
+            if pool.mode == Mode::Frozen
+                || snapshot.hold(&[Scope::Pool(pool.name.clone())], Stops::Growth).is_some()
+            {
                 continue;
             }
-            let first = ways.ways.len();
+            let first = ways.list.len();
             ways.offerings(snapshot, index, pool);
             ways.hosts(snapshot, index, pool);
             let own = ways.pool_budgets(snapshot, pool);
-            for way in &mut ways.ways[first..] {
+            for way in &mut ways.list[first..] {
                 let list = &snapshot.pools[way.pool].templates[way.template].node;
                 way.takes.extend(own.iter().chain(&shared).filter_map(|budget| {
                     let amount = budget.amount(list, way.price);
@@ -99,11 +103,14 @@ impl Ways {
     fn offerings(&mut self, snapshot: &Snapshot, index: usize, pool: &Pool) {
         for (number, kind) in pool.templates.iter().enumerate() {
             for (at, offering) in kind.offerings.iter().enumerate() {
-                if offering.unavailable_until.is_some_and(|until| snapshot.now < until) || offering.supply == Some(0) {
+                if offering.unavailable_until.is_some_and(|until| snapshot.now < until)
+                    || offering.supply == Some(0)
+                {
                     continue;
                 }
-                let node = template::node(kind, "", offering.zone.as_deref(), offering.capacity_type.as_deref());
-                self.ways.push(Way {
+                let node =
+                    template::node(kind, "", offering.zone.as_deref(), offering.capacity_type.as_deref());
+                self.list.push(Way {
                     pool: index,
                     template: number,
                     source: WaySource::Offering(at),
@@ -125,7 +132,9 @@ impl Ways {
             if host.pool != pool.name || refusal(snapshot, host).is_some() {
                 continue;
             }
-            let Some(number) = pool.templates.iter().position(|kind| kind.name == host.template) else { continue };
+            let Some(number) = pool.templates.iter().position(|kind| kind.name == host.template) else {
+                continue;
+            };
             groups.entry(HostKind::of(host, number)).or_default().push(at);
         }
         for (kind, mut hosts) in groups {
@@ -135,11 +144,15 @@ impl Ways {
             let first = host(&hosts[0]);
             let node = template::node(&pool.templates[kind.template], "", first.zone.as_deref(), None);
             let takes = self.power_budgets(snapshot, first);
-            let base = if first.price > 0 { first.price } else { (first.idle_milliwatts + first.max_milliwatts) / 2000 };
+            let base = if first.price > 0 {
+                first.price
+            } else {
+                (first.idle_milliwatts + first.max_milliwatts) / 2000
+            };
             let worry = FAILURE_PERCENT * i64::from(first.recent_failures)
                 + if matches!(first.health, Health::Warning(_)) { WARNING_PERCENT } else { 0 };
             let cost = preferred_cost(snapshot, pool, base.max(1) * (100 + worry) / 100);
-            self.ways.push(Way {
+            self.list.push(Way {
                 pool: index,
                 template: kind.template,
                 price: first.price,
@@ -167,7 +180,10 @@ impl Ways {
             own.push(Budget { id: self.budget(room, LimitName::PoolMax { pool: name() }), of: Of::Machines });
         }
         if let Some(most) = pool.max_new {
-            own.push(Budget { id: self.budget(i64::from(most), LimitName::PoolNew { pool: name() }), of: Of::Machines });
+            own.push(Budget {
+                id: self.budget(i64::from(most), LimitName::PoolNew { pool: name() }),
+                of: Of::Machines,
+            });
         }
         let held: Vec<&Node> = snapshot
             .cluster

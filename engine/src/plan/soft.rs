@@ -13,13 +13,18 @@ use crate::{
 
 /// Counts preferred node affinity and preferred pod (anti-)affinity among the pods of the plan. Spread that
 /// may be violated counts as kept where no domain of the plan is more than the allowed skew above another.
-pub(crate) fn count(translated: &Translated<'_>, solution: &Solution, ways: &Ways, snapshot: &Snapshot) -> Preferences {
+pub(crate) fn count(
+    translated: &Translated<'_>,
+    solution: &Solution,
+    ways: &Ways,
+    snapshot: &Snapshot,
+) -> Preferences {
     let mut total = Preferences::default();
     let nodes = snapshot.cluster.nodes.len() as u32;
     let node_of = |target: Target| -> Option<&Node> {
         match target {
             Target::Node(at) => snapshot.cluster.nodes.get(at as usize),
-            Target::Machine(at) => Some(&ways.ways[solution.machines[at as usize] as usize].node),
+            Target::Machine(at) => Some(&ways.list[solution.machines[at as usize] as usize].node),
         }
     };
     // Domains of a key: the value of the label, or the target itself for the host name.
@@ -35,7 +40,10 @@ pub(crate) fn count(translated: &Translated<'_>, solution: &Solution, ways: &Way
     let wants = |class: u32| {
         let spec = &translated.classes[class as usize].pod.spec;
         spec.affinity.is_some()
-            || spec.topology_spread_constraints.iter().any(|c| c.when_unsatisfiable == WhenUnsatisfiable::ScheduleAnyway)
+            || spec
+                .topology_spread_constraints
+                .iter()
+                .any(|c| c.when_unsatisfiable == WhenUnsatisfiable::ScheduleAnyway)
     };
     if !(0..translated.classes.len() as u32).any(wants) {
         return total;
@@ -87,7 +95,8 @@ fn soft_terms(pod: &muster_model::k8s::Pod) -> impl Iterator<Item = (&PodAffinit
     let affinity = pod.spec.affinity.as_ref();
     let near = affinity.and_then(|affinity| affinity.pod_affinity.as_ref());
     let far = affinity.and_then(|affinity| affinity.pod_anti_affinity.as_ref());
-    let near = near.into_iter().flat_map(|terms| &terms.preferred).map(|term| (&term.pod_affinity_term, true));
+    let near =
+        near.into_iter().flat_map(|terms| &terms.preferred).map(|term| (&term.pod_affinity_term, true));
     let far = far.into_iter().flat_map(|terms| &terms.preferred).map(|term| (&term.pod_affinity_term, false));
     near.chain(far)
 }

@@ -71,7 +71,11 @@ fn reads_hostname(spec: &PodSpec) -> bool {
     let required = node_affinity::required(spec);
     selector
         || required.is_some_and(|required| {
-            required.node_selector_terms.iter().flat_map(|term| &term.match_expressions).any(|r| &*r.key == HOSTNAME)
+            required
+                .node_selector_terms
+                .iter()
+                .flat_map(|term| &term.match_expressions)
+                .any(|r| &*r.key == HOSTNAME)
         })
 }
 
@@ -82,7 +86,8 @@ impl<'a> Signatures<'a> {
         let mut signatures = Self::default();
         let mut known: BTreeMap<NodeView<'_>, u32> = BTreeMap::new();
         for node in targets {
-            let mut labels: Vec<Option<&str>> = keys.iter().map(|key| node.metadata.labels.text(key)).collect();
+            let mut labels: Vec<Option<&str>> =
+                keys.iter().map(|key| node.metadata.labels.text(key)).collect();
             labels.push(if hosts { node.metadata.labels.text(HOSTNAME) } else { None });
             labels.push(node.metadata.labels.contains(HOSTNAME).then_some(""));
             let view = NodeView {
@@ -121,7 +126,11 @@ impl<'a> Signatures<'a> {
     }
 
     /// Target signatures whose nodes count as domains of a constraint.
-    pub(crate) fn eligible(&self, pod: &Pod, constraint: &muster_model::k8s::SpreadConstraint) -> Option<Vec<u64>> {
+    pub(crate) fn eligible(
+        &self,
+        pod: &Pod,
+        constraint: &muster_model::k8s::SpreadConstraint,
+    ) -> Option<Vec<u64>> {
         let mut bits = vec![0_u64; self.nodes.len().div_ceil(64)];
         let mut all = true;
         for (at, node) in self.nodes.iter().enumerate() {
@@ -162,7 +171,6 @@ fn admits(pod: &Pod, node: &Node) -> bool {
 /// Distinct places: the values of all topology keys but the host name.
 #[derive(Debug, Default)]
 pub(crate) struct Locations {
-    pub(crate) keys: Vec<Box<str>>,
     /// Number of domains per key.
     pub(crate) domains: Vec<u32>,
     pub(crate) table: Vec<Vec<u32>>,
@@ -170,7 +178,7 @@ pub(crate) struct Locations {
 }
 
 impl Locations {
-    pub(crate) fn new(targets: &[&Node], keys: Vec<Box<str>>) -> Self {
+    pub(crate) fn new(targets: &[&Node], keys: &[Box<str>]) -> Self {
         let mut values: Vec<BTreeMap<&str, u32>> = vec![BTreeMap::new(); keys.len()];
         for node in targets {
             for (key, values) in keys.iter().zip(&mut values) {
@@ -188,10 +196,10 @@ impl Locations {
         let tuples: Vec<Vec<u32>> = targets
             .iter()
             .map(|node| {
-                let domain = |(key, values): (&Box<str>, &BTreeMap<&str, u32>)| {
+                let domain = |(key, values): (&str, &BTreeMap<&str, u32>)| {
                     node.metadata.labels.text(key).map_or(NO_DOMAIN, |value| values[value])
                 };
-                keys.iter().zip(&values).map(domain).collect()
+                keys.iter().map(|key| &**key).zip(&values).map(domain).collect()
             })
             .collect();
         for tuple in &tuples {
@@ -202,6 +210,6 @@ impl Locations {
         }
         let of_target = tuples.iter().map(|tuple| known[tuple]).collect();
         let domains = values.iter().map(|values| values.len() as u32).collect();
-        Self { keys, domains, table: known.into_keys().collect(), of_target }
+        Self { domains, table: known.into_keys().collect(), of_target }
     }
 }

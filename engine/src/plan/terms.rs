@@ -223,7 +223,13 @@ impl<'a> Terms<'a> {
 
 /// A term of a pod to be placed reaches a pod; a namespace selector that an unlabelled namespace satisfies
 /// reaches all of them.
-fn reaches(term: &PodAffinityTerm, owner: &str, namespace: &str, space: Option<&Labels>, labels: &Labels) -> bool {
+fn reaches(
+    term: &PodAffinityTerm,
+    owner: &str,
+    namespace: &str,
+    space: Option<&Labels>,
+    labels: &Labels,
+) -> bool {
     let anywhere = selector::selects(term.namespace_selector.as_ref(), &Labels::default());
     (anywhere || pod_affinity::covers(term, owner, namespace, space)) && pod_affinity::selects(term, labels)
 }

@@ -68,7 +68,7 @@ pub fn translate<'a>(input: &Input<'a>, keys: &'a mut Vec<Box<str>>) -> Translat
     let targets: Vec<&Node> =
         input.nodes.iter().copied().chain(input.offers.iter().map(|offer| offer.node)).collect();
     let signatures = Signatures::new(&targets, &classes);
-    let locations = Locations::new(&targets, keys.clone());
+    let locations = Locations::new(&targets, keys);
     let namespaces: BTreeMap<&str, &Labels> =
         input.namespaces.iter().map(|space| (&*space.metadata.name, &space.metadata.labels)).collect();
     let mut terms = Terms::new(keys, namespaces);
@@ -280,7 +280,9 @@ fn shapes(
 /// Weights of preferred node affinity by location.
 fn prefers(pod: &Pod, targets: &[&Node], locations: &Locations) -> Vec<(u32, i64)> {
     let affinity = pod.spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
-    let Some(affinity) = affinity.filter(|affinity| !affinity.preferred.is_empty()) else { return Vec::new() };
+    let Some(affinity) = affinity.filter(|affinity| !affinity.preferred.is_empty()) else {
+        return Vec::new();
+    };
     let mut best: BTreeMap<u32, i64> = BTreeMap::new();
     for (node, &location) in targets.iter().zip(&locations.of_target) {
         let score: i64 = affinity

@@ -21,7 +21,6 @@ pub(crate) struct Batch {
     pub(crate) machines: u32,
     /// Lot and count on each machine.
     pub(crate) pods: Vec<(u32, u32)>,
-    pub(crate) load: Vec<i64>,
 }
 
 /// Pods of which one machine takes at most `limit`.
@@ -123,7 +122,8 @@ impl<'a> Builder<'a> {
     fn seed(&mut self) -> Option<u32> {
         let mut best: Option<(u64, u32)> = None;
         for scarce in &self.scarce {
-            let left: u64 = scarce.lots.iter().map(|&lot| u64::from(self.filler.lots[lot as usize].left)).sum();
+            let left: u64 =
+                scarce.lots.iter().map(|&lot| u64::from(self.filler.lots[lot as usize].left)).sum();
             let need = left.div_ceil(u64::from(scarce.limit.max(1)));
             if need > 0 && best.is_none_or(|(top, _)| need > top) {
                 let lot = scarce.lots.iter().copied().find(|&lot| self.filler.lots[lot as usize].left > 0)?;
@@ -176,7 +176,8 @@ impl<'a> Builder<'a> {
             }
             let mut tried = 0;
             let shapes = &self.catalog.families[family].shapes;
-            let start = shapes.iter().position(|&id| fits(&wanted.request, &self.problem.shapes[id as usize].room));
+            let start =
+                shapes.iter().position(|&id| fits(&wanted.request, &self.problem.shapes[id as usize].room));
             let Some(start) = start else { continue };
             for &shape in &shapes[start..] {
                 if self.stock.available(self.problem, shape, 1) == 0 {
@@ -200,7 +201,10 @@ impl<'a> Builder<'a> {
         if least.is_none() {
             return false;
         }
-        self.commit(best, 1);
+        // Half of the equal machines that could follow: the rest may find better company.
+        let repeats = self.filler.repeats(&best.fill).div_ceil(2).max(1);
+        let repeats = self.stock.available(self.problem, best.shape, repeats);
+        self.commit(best, repeats);
         true
     }
 
@@ -213,10 +217,12 @@ impl<'a> Builder<'a> {
                     && family.shapes.iter().any(|&shape| self.stock.available(self.problem, shape, 1) > 0)
             })
         };
-        (0..self.problem.locations.len() as u32).filter(|&location| usable(location)).min_by_key(|&location| {
-            let waiting = worth(self.prices, self.filler.demand(Some(location)));
-            (std::cmp::Reverse(waiting), self.used[location as usize], location)
-        })
+        (0..self.problem.locations.len() as u32).filter(|&location| usable(location)).min_by_key(
+            |&location| {
+                let waiting = worth(self.prices, self.filler.demand(Some(location)));
+                (std::cmp::Reverse(waiting), self.used[location as usize], location)
+            },
+        )
     }
 
     /// The location whose bound lots are largest; when only unbound ones are left, all locations.
@@ -300,13 +306,7 @@ impl<'a> Builder<'a> {
         self.stock.take(self.problem, shape, machines);
         let location = self.catalog.families[choice.family].location;
         self.used[location as usize] += choice.value * i64::from(machines);
-        self.batches.push(Batch {
-            shape,
-            family: choice.family as u32,
-            machines,
-            pods: choice.fill.pods,
-            load: choice.fill.load,
-        });
+        self.batches.push(Batch { shape, family: choice.family as u32, machines, pods: choice.fill.pods });
     }
 }
 

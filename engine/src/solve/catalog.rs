@@ -50,7 +50,8 @@ impl Catalog {
                     shape.supply != UNLIMITED || shape.takes != *first
                 };
                 let grows = |pair: &[u32]| {
-                    let (small, large) = (&problem.shapes[pair[0] as usize], &problem.shapes[pair[1] as usize]);
+                    let (small, large) =
+                        (&problem.shapes[pair[0] as usize], &problem.shapes[pair[1] as usize]);
                     small.room.iter().zip(&large.room).all(|(s, l)| s <= l)
                 };
                 let monotone = !shapes.iter().any(limited) && shapes.windows(2).all(grows);
@@ -61,7 +62,13 @@ impl Catalog {
     }
 
     /// The cheapest shape of a family into which a load fits and of which one more can be had.
-    pub(crate) fn cheapest(&self, problem: &Problem, stock: &Stock, family: usize, load: &[i64]) -> Option<u32> {
+    pub(crate) fn cheapest(
+        &self,
+        problem: &Problem,
+        stock: &Stock,
+        family: usize,
+        load: &[i64],
+    ) -> Option<u32> {
         let family = &self.families[family];
         let holds = |id: u32| fits(load, &problem.shapes[id as usize].room);
         if family.monotone {
@@ -79,8 +86,7 @@ impl Catalog {
 
 /// Signatures that every class treats alike, by the lowest of them.
 fn column_classes(problem: &Problem) -> Vec<u32> {
-    let signatures =
-        problem.shapes.iter().map(|s| s.signature + 1).max().unwrap_or(0).max(1);
+    let signatures = problem.shapes.iter().map(|s| s.signature + 1).max().unwrap_or(0).max(1);
     let mut rows: Vec<u32> = problem.classes.iter().map(|class| class.signature).collect();
     rows.sort_unstable();
     rows.dedup();

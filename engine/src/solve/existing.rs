@@ -89,7 +89,8 @@ fn place_class(draft: &mut Draft<'_>, blocks: &mut Blocks, class: u32, nodes: us
                 continue;
             }
             if plain {
-                let most = u32::try_from(times(&wanted.request, draft.state.room(target))).unwrap_or(u32::MAX);
+                let most =
+                    u32::try_from(times(&wanted.request, draft.state.room(target))).unwrap_or(u32::MAX);
                 draft.bind(class, target, most.min(left));
                 changed = true;
                 continue;

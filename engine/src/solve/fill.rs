@@ -63,15 +63,17 @@ pub(crate) struct Machine<'a> {
 impl<'a> Filler<'a> {
     pub(crate) fn new(problem: &'a Problem, rules: &'a Rules, lots: Vec<Lot>, prices: &[i64]) -> Self {
         let places = problem.locations.len() + 1;
+        let rounded = rounded_requests(problem, &lots);
         let mut by_request: Vec<u32> = (0..lots.len() as u32).collect();
-        let request = |lot: u32| &problem.classes[lots[lot as usize].class as usize].request;
+        let request = |lot: u32| &rounded[lot as usize];
         by_request.sort_by(|&a, &b| request(b).cmp(request(a)).then(a.cmp(&b)));
         let mut sizes: Vec<Size> = Vec::new();
         let mut lists: Vec<List> = Vec::new();
         let mut size_of = vec![0; lots.len()];
         for &lot in &by_request {
             if sizes.last().is_none_or(|size| size.request != *request(lot)) {
-                let worth = request(lot).iter().zip(prices).map(|(&amount, &price)| lane_worth(price, amount));
+                let worth =
+                    request(lot).iter().zip(prices).map(|(&amount, &price)| lane_worth(price, amount));
                 sizes.push(Size { request: request(lot).clone(), worth: worth.collect(), left: 0 });
                 lists.resize(sizes.len() * places, List::default());
             }
@@ -83,7 +85,11 @@ impl<'a> Filler<'a> {
             // What is hard to place goes first, then the order of classes.
             list.lots.sort_by_key(|&lot| {
                 let class = lots[lot as usize].class;
-                (rules.host[class as usize].free, std::cmp::Reverse(problem.classes[class as usize].priority), class)
+                (
+                    rules.host[class as usize].free,
+                    std::cmp::Reverse(problem.classes[class as usize].priority),
+                    class,
+                )
             });
         }
         let taken = vec![0; lots.len()];
@@ -111,17 +117,13 @@ impl<'a> Filler<'a> {
         for place in &mut self.demand {
             place.fill(0);
         }
-        for size in 0..self.sizes.len() {
-            self.sizes[size].left = 0;
-            for place in 0..self.places {
-                let list = &mut self.lists[size * self.places + place];
-                list.head = 0;
-                let left: u32 = list.lots.iter().map(|&lot| self.lots[lot as usize].left).sum();
-                self.sizes[size].left += left;
-                self.pods_left += u64::from(left);
-                for (sum, &amount) in self.demand[place].iter_mut().zip(&self.sizes[size].request) {
-                    *sum += amount * i64::from(left);
-                }
+        for (lot, &size) in self.lots.iter().zip(&self.size_of) {
+            self.sizes[size as usize].left += lot.left;
+            self.pods_left += u64::from(lot.left);
+            let place = lot.location.map_or(self.places - 1, |at| at as usize);
+            let request = &self.problem.classes[lot.class as usize].request;
+            for (sum, &amount) in self.demand[place].iter_mut().zip(request) {
+                *sum += amount * i64::from(lot.left);
             }
         }
     }
@@ -159,10 +161,10 @@ impl<'a> Filler<'a> {
     fn proportional(&mut self, machine: Machine<'_>, room: &mut [i64], fill: &mut Fill) {
         let place = machine.location as usize;
         let mut part: i128 = 1 << 20;
-        for lane in 0..self.problem.lanes {
+        for (lane, have) in room.iter().enumerate() {
             let wanted = self.demand[place][lane] + self.demand[self.places - 1][lane];
             if wanted > 0 {
-                part = part.min((i128::from(room[lane].max(0)) << 20) / i128::from(wanted));
+                part = part.min((i128::from((*have).max(0)) << 20) / i128::from(wanted));
             }
         }
         if part < 1 << 14 {
@@ -192,9 +194,8 @@ impl<'a> Filler<'a> {
 
     fn greedy(&mut self, machine: Machine<'_>, room: &mut [i64], prices: &[i64], fill: &mut Fill) {
         let mut value: Vec<i64> = room.iter().zip(prices).map(|(&r, &p)| lane_worth(p, r)).collect();
-        let mut open: Vec<u32> = (0..self.sizes.len() as u32)
-            .filter(|&size| self.sizes[size as usize].left > 0)
-            .collect();
+        let mut open: Vec<u32> =
+            (0..self.sizes.len() as u32).filter(|&size| self.sizes[size as usize].left > 0).collect();
         while !open.is_empty() {
             let mut best: Option<(i64, usize)> = None;
             let mut at = 0;
@@ -299,11 +300,53 @@ impl<'a> Filler<'a> {
             entry.left -= count;
             let place = entry.location.map_or(self.places - 1, |at| at as usize);
             let size = &mut self.sizes[self.size_of[lot as usize] as usize];
-            for (sum, want) in self.demand[place].iter_mut().zip(&size.request) {
+            let request = &self.problem.classes[entry.class as usize].request;
+            for (sum, want) in self.demand[place].iter_mut().zip(request) {
                 *sum -= want * i64::from(count);
             }
             size.left -= count;
             self.pods_left -= u64::from(count);
         }
     }
+}
+
+/// More distinct requests than this are rounded up into groups.
+const MOST_SIZES: usize = 256;
+/// A lane with more distinct amounts than this is rounded; others stay exact.
+const MOST_AMOUNTS: usize = 64;
+
+/// The requests by which lots are grouped: exact ones if they are few, else amounts of crowded lanes
+/// rounded up to fewer and fewer leading bits. What is bound and what is left stays exact.
+fn rounded_requests(problem: &Problem, lots: &[Lot]) -> Vec<Vec<i64>> {
+    let mut requests: Vec<Vec<i64>> =
+        lots.iter().map(|lot| problem.classes[lot.class as usize].request.clone()).collect();
+    let distinct = |requests: &[Vec<i64>]| {
+        let mut sorted: Vec<&Vec<i64>> = requests.iter().collect();
+        sorted.sort_unstable();
+        sorted.dedup();
+        sorted.len()
+    };
+    if lots.len() <= MOST_SIZES || distinct(&requests) <= MOST_SIZES {
+        return requests;
+    }
+    let crowded: Vec<usize> = (0..problem.lanes)
+        .filter(|&lane| {
+            let mut amounts: Vec<i64> = requests.iter().map(|request| request[lane]).collect();
+            amounts.sort_unstable();
+            amounts.dedup();
+            amounts.len() > MOST_AMOUNTS
+        })
+        .collect();
+    for bits in (1..8_u32).rev() {
+        for request in &mut requests {
+            for &lane in &crowded {
+                let shift = (64 - request[lane].leading_zeros()).saturating_sub(bits);
+                request[lane] = ((request[lane] + (1 << shift) - 1) >> shift) << shift;
+            }
+        }
+        if distinct(&requests) <= MOST_SIZES {
+            break;
+        }
+    }
+    requests
 }

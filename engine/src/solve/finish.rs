@@ -140,7 +140,9 @@ impl<'a> Draft<'a> {
                 continue;
             }
             let load = self.load_with(target, shape, &wanted.request);
-            let Some(larger) = catalog.cheapest(problem, &self.stock, family as usize, &load) else { continue };
+            let Some(larger) = catalog.cheapest(problem, &self.stock, family as usize, &load) else {
+                continue;
+            };
             let extra = problem.shapes[larger as usize].cost - problem.shapes[shape as usize].cost;
             if best.is_none_or(|(top, ..)| extra < top) {
                 best = Some((extra, at, larger));
@@ -247,12 +249,10 @@ impl<'a> Draft<'a> {
             None => Target::Node(at),
             Some(machine) => Target::Machine(number[machine]),
         };
-        let steps = self
-            .steps
-            .iter()
-            .map(|&(class, at, count)| Step { class, target: target(at), count })
-            .collect();
-        let unplaced = (0u32..).zip(&self.left).filter(|(_, left)| **left > 0).map(|(c, l)| (c, *l)).collect();
+        let steps =
+            self.steps.iter().map(|&(class, at, count)| Step { class, target: target(at), count }).collect();
+        let unplaced =
+            (0u32..).zip(&self.left).filter(|(_, left)| **left > 0).map(|(c, l)| (c, *l)).collect();
         Solution { machines, steps, unplaced, effort: 0 }
     }
 }
@@ -275,7 +275,10 @@ pub(crate) fn refused(problem: &Problem, solution: &Solution) -> Vec<(u32, u32)>
         let class = &problem.classes[step.class as usize];
         let plain = class.spreads.is_empty() && class.forbids.is_empty() && class.requires.is_none();
         let whole: Vec<i64> = class.request.iter().map(|want| want * i64::from(step.count)).collect();
-        if plain && problem.allowed.get(class.signature, state.signature[target]) && fits(&whole, state.room(target)) {
+        if plain
+            && problem.allowed.get(class.signature, state.signature[target])
+            && fits(&whole, state.room(target))
+        {
             state.place(step.class, target, step.count);
             continue;
         }

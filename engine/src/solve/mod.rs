@@ -3,6 +3,11 @@
 //! It knows lanes, bits, counters and budgets (see [`Problem`]) and nothing of Kubernetes. Everything is
 //! integers and fixed orders: the same problem gives the same solution. Work is limited by counted effort,
 //! never by time.
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "ids are u32 by design; a problem with 2^32 pods does not fit in memory"
+)]
 
 mod build;
 mod catalog;
@@ -17,8 +22,8 @@ mod search;
 mod state;
 
 pub use problem::{
-    BitTable, Class, Counter, NO_DOMAIN, Node, Problem, RequireRule, Shape, Solution, SpreadRule, Step, Target,
-    UNLIMITED,
+    BitTable, Class, Counter, NO_DOMAIN, Node, Problem, RequireRule, Shape, Solution, SpreadRule, Step,
+    Target, UNLIMITED,
 };
 pub use state::Refusal;
 
@@ -39,12 +44,14 @@ pub fn solve(problem: &Problem) -> Solution {
     if draft.left.iter().all(|&left| left == 0) {
         return draft.settle(&catalog);
     }
-    if hosts_matter(problem) && !problem.nodes.is_empty() {
+    if spreads(problem) && !problem.nodes.is_empty() {
         // New machines are new, empty domains: what leaned on a minimum above zero must not.
         let counts: Vec<u32> = problem.classes.iter().map(|class| class.count).collect();
         draft = Draft::new(State::new(problem), counts, Stock::new(problem));
         draft.state.empty_hosts_to_come = true;
+        draft.state.expect_domains(true);
         existing::place(&mut draft, &order);
+        draft.state.expect_domains(false);
         draft.state.empty_hosts_to_come = false;
     }
     let found = search::search(&draft, &rules, &catalog);
@@ -54,7 +61,7 @@ pub fn solve(problem: &Problem) -> Solution {
     draft.repair(&catalog, &order, true);
     let mut solution = draft.settle(&catalog);
     solution.effort = found.effort;
-    solution
+    only_accepted(problem, solution)
 }
 
 /// Priority first, then size, then the caller's order.
@@ -67,9 +74,29 @@ fn class_order(problem: &Problem) -> Vec<u32> {
     order
 }
 
-fn hosts_matter(problem: &Problem) -> bool {
-    let by_host = |rule: &SpreadRule| problem.counters[rule.counter as usize].key.is_none();
-    problem.classes.iter().any(|class| class.spreads.iter().any(by_host))
+fn spreads(problem: &Problem) -> bool {
+    problem.classes.iter().any(|class| !class.spreads.is_empty())
+}
+
+/// Takes out steps that a replay with all machines refuses, until none is left: a machine that was added
+/// late may have opened a domain that closes others.
+fn only_accepted(problem: &Problem, mut solution: Solution) -> Solution {
+    loop {
+        let refused = finish::refused(problem, &solution);
+        if refused.is_empty() {
+            return solution;
+        }
+        for (step, count) in refused {
+            let step = &mut solution.steps[step as usize];
+            step.count -= count;
+            match solution.unplaced.iter_mut().find(|(class, _)| *class == step.class) {
+                Some(entry) => entry.1 += count,
+                None => solution.unplaced.push((step.class, count)),
+            }
+        }
+        solution.steps.retain(|step| step.count > 0);
+        solution.unplaced.sort_unstable();
+    }
 }
 
 /// How many steps the exact rules refuse on replay.
@@ -79,7 +106,11 @@ pub fn check(problem: &Problem, solution: &Solution) -> usize {
 
 /// The state after a solution was carried out.
 #[derive(Debug)]
-pub struct End<'a>(State<'a>);
+pub struct End<'a> {
+    state: State<'a>,
+    /// Nodes that no class can tell apart: one of them, and how many there are.
+    alike: Vec<(usize, u32)>,
+}
 
 /// Carries a solution out, to ask about what is left.
 pub fn judge_end<'a>(problem: &'a Problem, solution: &Solution) -> End<'a> {
@@ -95,20 +126,21 @@ pub fn judge_end<'a>(problem: &'a Problem, solution: &Solution) -> End<'a> {
         };
         state.place(step.class, target, step.count);
     }
-    End(state)
+    let mut groups: std::collections::BTreeMap<_, (usize, u32)> = std::collections::BTreeMap::new();
+    for target in 0..problem.nodes.len() {
+        groups.entry(state.face(target)).or_insert((target, 0)).1 += 1;
+    }
+    let alike = groups.into_values().collect();
+    End { state, alike }
 }
 
 impl End<'_> {
-    /// Tells for the first `nodes` targets why they refuse one more pod of the class.
-    pub fn tally(&self, class: u32, nodes: usize, mut tell: impl FnMut(Refusal, u32)) {
-        let mut counts: std::collections::BTreeMap<Refusal, u32> = std::collections::BTreeMap::new();
-        for target in 0..nodes.min(self.0.targets()) {
-            if let Err(refusal) = self.0.judge(class, target) {
-                *counts.entry(refusal).or_default() += 1;
+    /// Tells why nodes refuse one more pod of the class, and how many for each reason.
+    pub fn tally(&self, class: u32, mut tell: impl FnMut(Refusal, u32)) {
+        for &(target, count) in &self.alike {
+            if let Err(refusal) = self.state.judge(class, target) {
+                tell(refusal, count);
             }
-        }
-        for (refusal, count) in counts {
-            tell(refusal, count);
         }
     }
 }

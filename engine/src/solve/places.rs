@@ -172,7 +172,8 @@ impl Placer<'_, '_> {
                 let liking = wanted.prefers.iter().find(|(at, _)| *at == location).map_or(0, |&(_, w)| w);
                 // Least of what the pod wants, so that lanes stay in balance everywhere.
                 let load = &self.load[location as usize];
-                let crowd: i128 = load.iter().zip(&value).map(|(&l, &v)| i128::from(l) * i128::from(v.max(1))).sum();
+                let crowd: i128 =
+                    load.iter().zip(&value).map(|(&l, &v)| i128::from(l) * i128::from(v.max(1))).sum();
                 let key = (level, -liking, crowd);
                 if best.is_none_or(|(top, _)| key < top) && self.accepts(class, location) {
                     best = Some((key, location));
@@ -209,11 +210,14 @@ impl Placer<'_, '_> {
         }
         let Some(rule) = &wanted.requires else { return true };
         let keyed = |&&id: &&u32| self.problem.counters[id as usize].key.is_some();
-        let here = rule.counters.iter().filter(keyed).all(|&id| matches!(at(id), Some(Some(count)) if count > 0));
+        let here =
+            rule.counters.iter().filter(keyed).all(|&id| matches!(at(id), Some(Some(count)) if count > 0));
         let first = rule.matches_itself
-            && rule.counters.iter().filter(keyed).all(|&id| {
-                self.totals[id as usize] == 0 && matches!(at(id), Some(Some(_)))
-            });
+            && rule
+                .counters
+                .iter()
+                .filter(keyed)
+                .all(|&id| self.totals[id as usize] == 0 && matches!(at(id), Some(Some(_))));
         here || first
     }
 

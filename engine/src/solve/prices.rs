@@ -49,7 +49,9 @@ pub(crate) fn lane_prices(demand: &[i128], machines: &[(&[i64], i64)]) -> Vec<i6
         }
         let peak = weight.iter().copied().max().unwrap_or(0);
         if peak < one / 2 {
-            weight.iter_mut().for_each(|w| *w *= 2);
+            for weight in &mut weight {
+                *weight *= 2;
+            }
         }
     }
     (0..lanes)
@@ -92,7 +94,8 @@ pub(crate) fn tilted(prices: &[i64], lane: usize, percent: i64, machines: &[(&[i
     }
     if let Some((value, cost)) = most.filter(|(value, _)| *value > 0) {
         for price in &mut tilted {
-            *price = i64::try_from(i128::from(*price) * i128::from(cost) / i128::from(value)).unwrap_or(i64::MAX);
+            *price =
+                i64::try_from(i128::from(*price) * i128::from(cost) / i128::from(value)).unwrap_or(i64::MAX);
         }
     }
     tilted

@@ -108,7 +108,9 @@ fn host_rules(problem: &Problem, class: &super::problem::Class, layer: Layer, re
         .spreads
         .iter()
         .filter(|rule| on_host(rule.counter))
-        .map(|rule| (rule.counter, u32::try_from(rule.max_skew.max(0)).unwrap_or(u32::MAX), rule.counts_itself))
+        .map(|rule| {
+            (rule.counter, u32::try_from(rule.max_skew.max(0)).unwrap_or(u32::MAX), rule.counts_itself)
+        })
         .collect();
     let clings = class.requires.iter().any(|rule| rule.counters.iter().any(|&id| on_host(id)));
     let free = raises.is_empty() && forbids.is_empty() && limits.is_empty() && !clings;

@@ -14,9 +14,11 @@ use super::{
 };
 
 /// Effort that every problem may spend, in looks at a size.
-const BASE_EFFORT: u64 = 1_000_000;
-/// Effort per pod on top, so that large problems are not cut to a single attempt.
-const EFFORT_PER_POD: u64 = 100;
+const BASE_EFFORT: u64 = 60_000;
+/// Effort per pod on top, up to [`PLENTY`].
+const EFFORT_PER_POD: u64 = 500;
+/// Enough for a problem of ordinary size; beyond it a pod adds a tenth.
+const PLENTY: u64 = 1_000_000;
 /// Steps in which the price of a lane is raised or lowered, in percent.
 const TILTS: [(i64, i64); 3] = [(140, 71), (118, 85), (108, 93)];
 
@@ -58,11 +60,13 @@ pub(crate) fn search(draft: &Draft<'_>, rules: &Rules, catalog: &Catalog) -> Fou
     let machines = machines(problem, catalog);
     let demand = demand(problem, &draft.left);
     let pods: u64 = draft.left.iter().map(|&left| u64::from(left)).sum();
-    let mut search =
-        Search { draft, rules, catalog, effort: 0, budget: BASE_EFFORT + EFFORT_PER_POD * pods };
+    let mut search = Search { draft, rules, catalog, effort: 0, budget: budget(pods) };
     let start = prices::lane_prices(&demand, &machines);
     let mut best = search.attempt(start, Style::default());
-    let ideal = prices::worth(&best.prices, &demand.iter().map(|&d| i64::try_from(d).unwrap_or(i64::MAX)).collect::<Vec<_>>());
+    let ideal = prices::worth(
+        &best.prices,
+        &demand.iter().map(|&d| i64::try_from(d).unwrap_or(i64::MAX)).collect::<Vec<_>>(),
+    );
     for style in Style::others() {
         if search.spent() || best.score.cost <= ideal {
             break;
@@ -94,6 +98,10 @@ pub(crate) fn search(draft: &Draft<'_>, rules: &Rules, catalog: &Catalog) -> Fou
     Found { best, effort: search.effort }
 }
 
+fn budget(pods: u64) -> u64 {
+    BASE_EFFORT + (EFFORT_PER_POD * pods).min(PLENTY) + EFFORT_PER_POD * pods / 10
+}
+
 impl Search<'_, '_> {
     fn spent(&self) -> bool {
         self.effort >= self.budget
@@ -109,7 +117,11 @@ impl Search<'_, '_> {
         let refused: u64 = places.refused.iter().map(|&(_, count)| u64::from(count)).sum();
         let score = Score {
             left: builder.filler.pods_left() + refused,
-            cost: builder.batches.iter().map(|b| state.problem.shapes[b.shape as usize].cost * i64::from(b.machines)).sum(),
+            cost: builder
+                .batches
+                .iter()
+                .map(|b| state.problem.shapes[b.shape as usize].cost * i64::from(b.machines))
+                .sum(),
             machines: builder.batches.iter().map(|b| u64::from(b.machines)).sum(),
         };
         // Placing lots and copying tables is work too, even where few sizes are looked at.

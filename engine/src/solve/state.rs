@@ -42,7 +42,8 @@ pub enum Refusal {
 
 impl<'a> State<'a> {
     pub(crate) fn new(problem: &'a Problem) -> Self {
-        let sizes = |counter: &super::problem::Counter| counter.key.map_or(0, |key| problem.keys[key as usize]);
+        let sizes =
+            |counter: &super::problem::Counter| counter.key.map_or(0, |key| problem.keys[key as usize]);
         let tables: Vec<Vec<u32>> = problem.counters.iter().map(|c| vec![0; sizes(c) as usize]).collect();
         let mut state = Self {
             problem,
@@ -66,7 +67,13 @@ impl<'a> State<'a> {
         self.signature.len()
     }
 
-    pub(crate) fn add_target(&mut self, signature: u32, location: u32, free: &[i64], marks: &[(u32, u32)]) -> usize {
+    pub(crate) fn add_target(
+        &mut self,
+        signature: u32,
+        location: u32,
+        free: &[i64],
+        marks: &[(u32, u32)],
+    ) -> usize {
         let target = self.targets();
         self.free.extend_from_slice(free);
         self.signature.push(signature);
@@ -94,6 +101,28 @@ impl<'a> State<'a> {
     #[inline]
     pub(crate) fn room(&self, target: usize) -> &[i64] {
         &self.free[target * self.problem.lanes..(target + 1) * self.problem.lanes]
+    }
+
+    /// Counts domains that offers could open as if they had a target, or no longer.
+    pub(crate) fn expect_domains(&mut self, expect: bool) {
+        for (id, counter) in self.problem.counters.iter().enumerate() {
+            let Some(key) = counter.key.filter(|_| counter.spread) else { continue };
+            for shape in &self.problem.shapes {
+                let domain = self.problem.locations[shape.location as usize][key as usize];
+                let counts = counter.eligible.as_ref().is_none_or(|bits| has_bit(bits, shape.signature));
+                if domain != NO_DOMAIN && counts && shape.supply > 0 {
+                    let targets = &mut self.present[id][domain as usize];
+                    *targets = if expect { *targets + 1 } else { *targets - 1 };
+                }
+            }
+        }
+    }
+
+    /// All that a verdict on a target depends on.
+    pub(crate) fn face(&self, target: usize) -> (u32, u32, Vec<i64>, Vec<(u32, u32)>) {
+        let mut host = self.host[target].clone();
+        host.sort_unstable();
+        (self.signature[target], self.location[target], self.room(target).to_vec(), host)
     }
 
     pub(crate) fn host_count(&self, target: usize, counter: u32) -> u32 {
@@ -174,11 +203,13 @@ impl<'a> State<'a> {
             }
         }
         if let Some(rule) = &wanted.requires {
-            let all_here = rule.counters.iter().all(|&c| self.count_at(c, target).is_some_and(|count| count > 0));
+            let all_here =
+                rule.counters.iter().all(|&c| self.count_at(c, target).is_some_and(|count| count > 0));
             let first = rule.matches_itself
-                && rule.counters.iter().all(|&c| {
-                    self.totals[c as usize] == 0 && self.count_at(c, target).is_some()
-                });
+                && rule
+                    .counters
+                    .iter()
+                    .all(|&c| self.totals[c as usize] == 0 && self.count_at(c, target).is_some());
             if !all_here && !first {
                 return Err(Refusal::Lonely);
             }

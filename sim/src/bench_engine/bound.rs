@@ -7,7 +7,7 @@
 //!   `w·demand + b·(machines that anti-affinity forces)`; the best `w` and `b` are a small linear program.
 //! * Assignment: fractions of classes on fractions of machines, each class only where a pod of it fits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use muster_engine::solve::{Problem, UNLIMITED};
 
@@ -49,7 +49,8 @@ fn forced_machines(problem: &Problem) -> u64 {
         if counter.key.is_some() {
             continue;
         }
-        let repelled = |class: &&muster_engine::solve::Class| class.forbids.contains(&id) && class.raises.contains(&id);
+        let repelled =
+            |class: &&muster_engine::solve::Class| class.forbids.contains(&id) && class.raises.contains(&id);
         let pods: u64 = problem.classes.iter().filter(repelled).map(|class| u64::from(class.count)).sum();
         largest = largest.max(pods);
     }
@@ -61,7 +62,8 @@ fn volume_machines(problem: &Problem) -> u64 {
     let mut most = 0;
     for lane in 0..problem.lanes {
         let room = problem.shapes.iter().map(|shape| shape.room[lane]).max().unwrap_or(0).max(0);
-        let wanted: i128 = problem.classes.iter().map(|c| i128::from(c.request[lane]) * i128::from(c.count)).sum();
+        let wanted: i128 =
+            problem.classes.iter().map(|c| i128::from(c.request[lane]) * i128::from(c.count)).sum();
         if room > 0 {
             let machines = (wanted + i128::from(room) - 1) / i128::from(room);
             most = most.max(u64::try_from(machines).unwrap_or(u64::MAX));
@@ -76,13 +78,13 @@ fn demand(problem: &Problem, lane: usize) -> f64 {
 
 /// max w·demand + b·forced with w·room + b <= cost for every shape: the dual of buying machines.
 fn affine(problem: &Problem, forced: u64) -> f64 {
-    let mut seen: BTreeMap<(&[i64], i64), ()> = BTreeMap::new();
+    let mut seen: BTreeSet<(&[i64], i64)> = BTreeSet::new();
     for shape in &problem.shapes {
-        seen.insert((&shape.room, shape.cost), ());
+        seen.insert((&shape.room, shape.cost));
     }
     let mut rows: Vec<Vec<f64>> = Vec::new();
     let mut right: Vec<f64> = Vec::new();
-    let kinds: Vec<(&[i64], i64)> = seen.into_keys().collect();
+    let kinds: Vec<(&[i64], i64)> = seen.into_iter().collect();
     for lane in 0..problem.lanes {
         let scale = kinds.iter().map(|(room, _)| room[lane]).max().unwrap_or(1).max(1) as f64;
         rows.push(kinds.iter().map(|(room, _)| -(room[lane].max(0) as f64) / scale).collect());
@@ -107,7 +109,8 @@ fn groups(problem: &Problem) -> Vec<Group> {
     for class in &problem.classes {
         let alone = |id: &&u32| problem.counters[**id as usize].key.is_none() && class.raises.contains(id);
         let repelled: Vec<u32> = class.forbids.iter().filter(alone).copied().collect();
-        *merged.entry((class.request.clone(), class.signature, repelled)).or_default() += f64::from(class.count);
+        *merged.entry((class.request.clone(), class.signature, repelled)).or_default() +=
+            f64::from(class.count);
     }
     merged
         .into_iter()
@@ -122,6 +125,7 @@ struct Kind {
     supply: Option<f64>,
 }
 
+#[allow(clippy::type_complexity, reason = "what makes machines alike, used once")]
 fn kinds(problem: &Problem) -> Vec<Kind> {
     let column = |signature: u32| -> Vec<bool> {
         let rows = problem.classes.iter().map(|class| class.signature + 1).max().unwrap_or(0);
@@ -160,13 +164,13 @@ fn assignment(problem: &Problem) -> Option<f64> {
         costs[at] = kind.cost;
     }
     let (mut rows, mut right) = (Vec::new(), Vec::new());
-    for g in 0..groups.len() {
+    for (g, group) in groups.iter().enumerate() {
         let mut row = vec![0.0; columns];
         for (at, _) in pairs.iter().enumerate().filter(|(_, pair)| pair.0 == g) {
             row[kinds.len() + at] = -1.0;
         }
         rows.push(row);
-        right.push(-groups[g].pods);
+        right.push(-group.pods);
     }
     for (k, kind) in kinds.iter().enumerate() {
         for lane in 0..problem.lanes {
@@ -205,7 +209,6 @@ fn assignment(problem: &Problem) -> Option<f64> {
 /// satisfies the rows, or if it does not come to an end.
 fn minimise(costs: &[f64], mut rows: Vec<Vec<f64>>, mut right: Vec<f64>) -> Option<f64> {
     const ZERO: f64 = 1e-9;
-    let columns = costs.len();
     let height = rows.len();
     // The slack columns are kept implicitly: basis[r] is the column that row r stands for.
     for (at, row) in rows.iter_mut().enumerate() {
@@ -226,9 +229,8 @@ fn minimise(costs: &[f64], mut rows: Vec<Vec<f64>>, mut right: Vec<f64>) -> Opti
         for (at, &entry) in rows[leave].iter().enumerate() {
             if entry < -ZERO {
                 let ratio = reduced[at] / -entry;
-                let better = enter.is_none_or(|(top, size, _)| {
-                    ratio < top - ZERO || (ratio < top + ZERO && -entry > size)
-                });
+                let better = enter
+                    .is_none_or(|(top, size, _)| ratio < top - ZERO || (ratio < top + ZERO && -entry > size));
                 if better {
                     enter = Some((ratio, -entry, at));
                 }
@@ -256,6 +258,5 @@ fn minimise(costs: &[f64], mut rows: Vec<Vec<f64>>, mut right: Vec<f64>) -> Opti
         }
         value -= factor * amount;
     }
-    let _ = columns;
     None
 }

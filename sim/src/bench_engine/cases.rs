@@ -28,7 +28,11 @@ pub struct Case {
     pub too_large_to_audit: bool,
 }
 
-const fn case(name: &'static str, bars: &'static str, make: fn(&Options) -> Result<Snapshot, String>) -> Case {
+const fn case(
+    name: &'static str,
+    bars: &'static str,
+    make: fn(&Options) -> Result<Snapshot, String>,
+) -> Case {
     Case { name, bars, limit_ms: None, limit_ratio: None, granule: None, make, too_large_to_audit: false }
 }
 
@@ -83,7 +87,8 @@ pub fn names() -> Vec<&'static str> {
 pub(super) fn select(options: &Options) -> Vec<Result<Case, String>> {
     let mut known = all();
     if options.dlrm.is_some() {
-        let make = |options: &Options| dlrm::snapshot(options.dlrm.as_deref().ok_or("--dlrm names the trace")?);
+        let make =
+            |options: &Options| dlrm::snapshot(options.dlrm.as_deref().ok_or("--dlrm names the trace")?);
         known.push(packed(timed(case("dlrm", "15", make), 300.0), 1.03));
     }
     if options.cases.is_empty() {
@@ -119,16 +124,21 @@ fn linear_types() -> Result<Snapshot, String> {
 
 fn rows(size: &str) -> Result<Vec<[String; 5]>, String> {
     let path = fixtures().join(format!("diverse/{size}.csv"));
-    let text = std::fs::read_to_string(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let text =
+        std::fs::read_to_string(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     let row = |line: &str| {
         let fields: Vec<String> = line.split(',').map(str::to_owned).collect();
-        <[String; 5]>::try_from(fields).map_err(|_| format!("{}: {line:?} has not five fields", path.display()))
+        <[String; 5]>::try_from(fields)
+            .map_err(|_| format!("{}: {line:?} has not five fields", path.display()))
     };
     text.lines().skip(1).map(row).collect()
 }
 
 /// One pod of the diverse mix, as an entry of a scenario file.
-fn diverse_entry(number: usize, [kind, label, selector, cpu, memory]: &[String; 5]) -> Result<String, String> {
+fn diverse_entry(
+    number: usize,
+    [kind, label, selector, cpu, memory]: &[String; 5],
+) -> Result<String, String> {
     let zone = "topology.kubernetes.io/zone";
     let host = "kubernetes.io/hostname";
     let spread = |key: &str| {
@@ -168,8 +178,12 @@ fn pods(entries: &str) -> Result<Vec<Pod>, String> {
 
 fn diverse(size: &str, skip: usize) -> Result<Snapshot, String> {
     let mut snapshot = linear_types()?;
-    let entries: Vec<String> =
-        rows(size)?.iter().enumerate().skip(skip).map(|(at, row)| diverse_entry(at, row)).collect::<Result<_, _>>()?;
+    let entries: Vec<String> = rows(size)?
+        .iter()
+        .enumerate()
+        .skip(skip)
+        .map(|(at, row)| diverse_entry(at, row))
+        .collect::<Result<_, _>>()?;
     snapshot.cluster.pods = pods(&entries.join(","))?;
     Ok(snapshot)
 }
@@ -180,23 +194,15 @@ fn anti_affinity() -> Result<Snapshot, String> {
     draws.extend(rows("10000")?);
     draws.retain(|row| row[0] == "host-anti-affinity");
     draws.truncate(5_000);
-    let entries: Vec<String> = draws.iter().enumerate().map(|(at, row)| diverse_entry(at, row)).collect::<Result<_, _>>()?;
+    let entries: Vec<String> =
+        draws.iter().enumerate().map(|(at, row)| diverse_entry(at, row)).collect::<Result<_, _>>()?;
     snapshot.cluster.pods = pods(&entries.join(","))?;
     Ok(snapshot)
 }
 
-/// As the grouped case, but no two pods are equal: every pod asks for another amount of memory.
+/// As the grouped case, but no two pods are equal: every pod asks for another amount of a third resource.
 fn distinct_binpack() -> Result<Snapshot, String> {
     let mut snapshot = file("ca-binpack")?;
-    for (number, pod) in snapshot.cluster.pods.iter_mut().enumerate() {
-        let spec = Arc::make_mut(&mut pod.spec);
-        let mut container = spec.containers[0].clone();
-        let memory = Quantity::from_milli(1 + number as i64);
-        container.resources.requests.insert("example.com/serial", memory);
-        container.resources.requests.insert("memory", Quantity::from_units(100));
-        spec.containers = [container].into();
-    }
-    // Whole units of the extra resource differ for every pod once they are large enough.
     for (number, pod) in snapshot.cluster.pods.iter_mut().enumerate() {
         let spec = Arc::make_mut(&mut pod.spec);
         let mut container = spec.containers[0].clone();
@@ -238,12 +244,15 @@ fn amounts(cpu: i64, memory: i64) -> ResourceList {
 }
 
 fn pod(name: String, labels: Labels, requests: ResourceList, node: Option<&str>) -> Pod {
-    let container = Container {
-        resources: Resources { requests, ..Resources::default() },
-        ..Container::default()
-    };
+    let container =
+        Container { resources: Resources { requests, ..Resources::default() }, ..Container::default() };
     Pod {
-        metadata: ObjectMeta { name: name.into(), namespace: "default".into(), labels, ..ObjectMeta::default() },
+        metadata: ObjectMeta {
+            name: name.into(),
+            namespace: "default".into(),
+            labels,
+            ..ObjectMeta::default()
+        },
         spec: Arc::new(PodSpec {
             containers: [container].into(),
             node_name: node.map(Into::into),
@@ -268,13 +277,13 @@ fn hopeless(distinct: bool) -> Result<Snapshot, String> {
 }
 
 /// A large cluster with some room, and a burst of pending pods in fifty classes.
-#[allow(clippy::unnecessary_wraps, reason = "the signature that all cases share")]
 fn burst(nodes: i64, per_node: i64, pending: i64) -> Result<Snapshot, String> {
     let mut snapshot = linear_types()?;
     for at in 0..nodes {
         let name = format!("n{at}");
         snapshot.cluster.nodes.push(node(&name, 16_000, 64 << 30, ["a", "b", "c"][at as usize % 3]));
-        let shared = pod(String::new(), Labels::default(), amounts(500 + (at % 5) * 10, 2 << 30), Some(&name));
+        let shared =
+            pod(String::new(), Labels::default(), amounts(500 + (at % 5) * 10, 2 << 30), Some(&name));
         for number in 0..per_node {
             let mut text = String::new();
             let _ = write!(text, "r{at}-{number}");

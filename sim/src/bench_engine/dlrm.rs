@@ -10,8 +10,8 @@ use muster_engine::{
 use muster_model::{
     Quantity,
     k8s::{
-        Container, LabelSelector, Labels, Node, NodeStatus, ObjectMeta, Pod, PodSpec, ResourceList, Resources,
-        SpreadConstraint, Taint, Toleration, TolerationOperator, WhenUnsatisfiable,
+        Container, LabelSelector, Labels, Node, NodeStatus, ObjectMeta, Pod, PodSpec, ResourceList,
+        Resources, SpreadConstraint, Taint, Toleration, TolerationOperator, WhenUnsatisfiable,
     },
 };
 
@@ -21,47 +21,76 @@ const HOSTS: [(&str, [i64; 5]); 2] = [("CN", [192, 0, 100, 1536, 2000]), ("HN", 
 const RESOURCES: [&str; 5] = ["cpu", "example.com/gpu", "example.com/rdma", "memory", "ephemeral-storage"];
 
 pub(super) fn snapshot(path: &Path) -> Result<Snapshot, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let text =
+        std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     let mut snapshot = Snapshot::default();
     for (role, amounts) in HOSTS {
-        let mut allocatable: ResourceList =
-            RESOURCES.iter().zip(amounts).map(|(name, amount)| (*name, quantity(name, amount as f64))).collect();
+        let mut allocatable: ResourceList = RESOURCES
+            .iter()
+            .zip(amounts)
+            .map(|(name, amount)| (*name, quantity(name, amount as f64)))
+            .collect();
         allocatable.insert("pods", Quantity::from_units(250));
-        let taint = Taint { key: "role".into(), value: role.into(), effect: muster_model::k8s::Effect::NoSchedule };
-        let mut node = Node { status: NodeStatus { allocatable, ..NodeStatus::default() }, ..Node::default() };
+        let taint =
+            Taint { key: "role".into(), value: role.into(), effect: muster_model::k8s::Effect::NoSchedule };
+        let mut node =
+            Node { status: NodeStatus { allocatable, ..NodeStatus::default() }, ..Node::default() };
         node.metadata.labels.insert("role", role.into());
         node.spec.taints = [taint].into();
         let offering = Offering { price: 1_000_000, ..Offering::default() };
         snapshot.pools.push(Pool {
             name: role.into(),
             max: u32::MAX,
-            templates: vec![Template { name: role.into(), node: Arc::new(node), csi: None, offerings: vec![offering] }],
+            templates: vec![Template {
+                name: role.into(),
+                node: Arc::new(node),
+                csi: None,
+                offerings: vec![offering],
+            }],
             ..Pool::default()
         });
     }
     let mut lines = text.lines();
     let header: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
     let column = |name: &str| {
-        header.iter().position(|h| *h == name).ok_or_else(|| format!("{}: no column {name:?}", path.display()))
+        header
+            .iter()
+            .position(|h| *h == name)
+            .ok_or_else(|| format!("{}: no column {name:?}", path.display()))
     };
-    let wanted = ["instance_sn", "role", "app_name", "cpu_request", "gpu_request", "rdma_request", "memory_request",
-        "disk_request", "max_instance_per_node"];
+    let wanted = [
+        "instance_sn",
+        "role",
+        "app_name",
+        "cpu_request",
+        "gpu_request",
+        "rdma_request",
+        "memory_request",
+        "disk_request",
+        "max_instance_per_node",
+    ];
     let at: Vec<usize> = wanted.iter().map(|name| column(name)).collect::<Result<_, _>>()?;
     let mut specs: BTreeMap<Vec<&str>, Arc<PodSpec>> = BTreeMap::new();
     for (number, line) in lines.enumerate() {
         let fields: Vec<&str> = line.split(',').collect();
         let row: Vec<&str> = at.iter().map(|&index| fields.get(index).copied().unwrap_or_default()).collect();
-        let spec = match specs.get(&row[1..]) {
-            Some(spec) => Arc::clone(spec),
-            None => {
-                let spec = Arc::new(spec(&row).ok_or_else(|| format!("{}: line {}: {line:?}", path.display(), number + 2))?);
-                specs.insert(row[1..].to_vec(), Arc::clone(&spec));
-                spec
-            }
+        let spec = if let Some(spec) = specs.get(&row[1..]) {
+            Arc::clone(spec)
+        } else {
+            let spec = Arc::new(
+                spec(&row).ok_or_else(|| format!("{}: line {}: {line:?}", path.display(), number + 2))?,
+            );
+            specs.insert(row[1..].to_vec(), Arc::clone(&spec));
+            spec
         };
         let labels: Labels = [("app", Box::from(row[2]))].into_iter().collect();
         snapshot.cluster.pods.push(Pod {
-            metadata: ObjectMeta { name: row[0].into(), namespace: "dlrm".into(), labels, ..ObjectMeta::default() },
+            metadata: ObjectMeta {
+                name: row[0].into(),
+                namespace: "dlrm".into(),
+                labels,
+                ..ObjectMeta::default()
+            },
             spec,
             ..Pod::default()
         });
@@ -75,7 +104,11 @@ fn spec(row: &[&str]) -> Option<PodSpec> {
         .zip(&row[3..8])
         .map(|(name, text)| Some((*name, quantity(name, text.parse().ok()?))))
         .collect::<Option<_>>()?;
-    let requests = requests.iter().filter(|(_, amount)| !amount.is_zero()).map(|(name, amount)| (name, *amount)).collect();
+    let requests = requests
+        .iter()
+        .filter(|(_, amount)| !amount.is_zero())
+        .map(|(name, amount)| (name, *amount))
+        .collect();
     let selector = LabelSelector {
         match_labels: [("app", Box::from(row[2]))].into_iter().collect(),
         ..LabelSelector::default()

@@ -2,7 +2,13 @@
 //!
 //! Times are of the whole decision from raw pods (classes, plan and reasons included), without reading and
 //! expanding files. On a shared machine the minimum says most; the median is printed beside it.
-#![allow(clippy::cast_precision_loss, reason = "reports and bounds, not decisions")]
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    reason = "reports, bounds and generated cases, not decisions"
+)]
 
 pub mod bound;
 mod cases;
@@ -15,7 +21,8 @@ use std::{io::Write, path::PathBuf, process::ExitCode};
 pub use cases::{Case, names};
 pub use measure::{Outcome, measure};
 
-const USAGE: &str = "usage: bench-engine [--case NAME]... [--repeat N] [-o table|json] [--no-audit] [--dlrm CSV]";
+const USAGE: &str =
+    "usage: bench-engine [--case NAME]... [--repeat N] [-o table|json] [--no-audit] [--dlrm CSV]";
 
 /// What to run and how to print it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +45,8 @@ impl Options {
                 "--case" => options.cases.push(value()?),
                 "--repeat" => {
                     let text = value()?;
-                    options.repeat = text.parse().map_err(|_| format!("--repeat takes a number, not {text:?}"))?;
+                    options.repeat =
+                        text.parse().map_err(|_| format!("--repeat takes a number, not {text:?}"))?;
                 }
                 "-o" => options.json = value()? == "json",
                 "--no-audit" => options.audit = false,

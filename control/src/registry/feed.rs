@@ -1,0 +1,252 @@
+//! Keeps the index and the recent events in step with the store: one task, from one watch.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use futures::StreamExt;
+use muster_model::{
+    Duration,
+    store::{self, List, Revision, StoreError, WatchEvent},
+};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::{
+    Shared,
+    events::Event,
+    index::{Index, Summary},
+    keys::{self, Kind, Place},
+    light::{LightObject, LightStatus},
+    operations::LightOperation,
+};
+
+/// Entries per page of the first load: about 2 MiB of pools.
+const LOAD_PAGE: usize = 1_000;
+/// First and longest pause after the store did not answer.
+const RETRY_FIRST: Duration = Duration::from_millis(100);
+const RETRY_LONGEST: Duration = Duration::from_secs(5);
+
+/// Feeds the index until `stop`. Returns early only when stopped.
+pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
+    let mut pause = RETRY_FIRST;
+    let mut loaded = shared.is_loaded();
+    loop {
+        let result = tokio::select! {
+            () = stop.cancelled() => return,
+            result = follow(&shared, loaded, &mut pause) => result,
+        };
+        let error = result.err();
+        loaded = !matches!(error, Some(StoreError::Compacted { .. } | StoreError::Future { .. }));
+        shared.set_live(false);
+        if let Some(error) = error {
+            tracing::warn!(code = error.code(), %error, "the feed of changes broke off; trying again");
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = shared.clock.sleep(pause) => {}
+        }
+        pause = Duration::from_millis((pause.millis() * 2).min(RETRY_LONGEST.millis()));
+    }
+}
+
+async fn follow(shared: &Shared, loaded: bool, pause: &mut Duration) -> Result<(), StoreError> {
+    let from = if loaded { shared.revision() } else { load(shared).await? };
+    let mut changes = shared.store.watch(keys::ROOT, from).await?;
+    shared.set_live(true);
+    *pause = RETRY_FIRST;
+    while let Some(event) = changes.next().await {
+        match event? {
+            WatchEvent::Changes(changes) => apply(shared, &changes),
+            WatchEvent::Progress(revision) => shared.advance(revision),
+        }
+    }
+    Ok(())
+}
+
+/// Reads everything that lists show, at one revision, and replaces the index by it.
+pub(super) async fn load(shared: &Shared) -> Result<Revision, StoreError> {
+    let mut index = Index::default();
+    let mut at = None;
+    for kind in [Kind::Cluster, Kind::Pool] {
+        read_all(shared, kind.objects(), &mut at, |entry| {
+            if let Some(summary) = object_summary(kind, &entry.key, &entry.value, entry.modified, &mut index)
+            {
+                index.set(Arc::new(summary));
+            }
+        })
+        .await?;
+        read_all(shared, kind.statuses(), &mut at, |entry| {
+            if let Some(Place::Status(kind, id)) = keys::place(&entry.key)
+                && let Some(status) = light_status(&entry.key, &entry.value)
+                && let Some(known) = index.get(kind, id)
+            {
+                let mut summary = Summary::clone(known);
+                status.merge(&mut summary, entry.modified);
+                index.set(Arc::new(summary));
+            }
+        })
+        .await?;
+    }
+    read_all(shared, keys::OPERATIONS.to_owned(), &mut at, |entry| {
+        if let Some(Place::Operation(id)) = keys::place(&entry.key) {
+            note_operation(&mut index, id, Some(&entry.value));
+        }
+    })
+    .await?;
+    let revision = match at {
+        Some(revision) => revision,
+        None => shared.store.revision().await?,
+    };
+    index.revision = revision;
+    tracing::info!(
+        clusters = index.clusters.len(),
+        pools = index.pools.len(),
+        %revision,
+        "loaded the registry"
+    );
+    shared.replace(index);
+    Ok(revision)
+}
+
+async fn read_all(
+    shared: &Shared,
+    prefix: String,
+    at: &mut Option<Revision>,
+    mut each: impl FnMut(store::Entry),
+) -> Result<(), StoreError> {
+    let mut after = None;
+    loop {
+        let list = List { prefix: prefix.clone(), after, limit: LOAD_PAGE, at: *at, keys_only: false };
+        let page = shared.store.list(list).await?;
+        *at = Some(page.revision);
+        after = page.entries.last().map(|entry| entry.key.clone());
+        page.entries.into_iter().for_each(&mut each);
+        if !page.more || after.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+fn object_summary(
+    kind: Kind,
+    key: &str,
+    value: &[u8],
+    modified: Revision,
+    index: &mut Index,
+) -> Option<Summary> {
+    match serde_json::from_slice::<LightObject<'_>>(value) {
+        Ok(object) => Some(object.summary(kind, modified, index)),
+        Err(error) => {
+            tracing::error!(key, %error, "a stored object cannot be read and is left out of lists");
+            None
+        }
+    }
+}
+
+fn light_status(key: &str, value: &[u8]) -> Option<LightStatus> {
+    serde_json::from_slice(value)
+        .map_err(|error| tracing::error!(key, %error, "a stored status cannot be read and is ignored"))
+        .ok()
+}
+
+fn note_operation(index: &mut Index, id: Uuid, value: Option<&[u8]>) {
+    let open = value
+        .and_then(|value| serde_json::from_slice::<LightOperation>(value).ok())
+        .filter(|operation| !operation.done);
+    match open {
+        Some(operation) => drop(index.open_operations.insert(id, operation.nodepool_id)),
+        None => drop(index.open_operations.remove(&id)),
+    }
+}
+
+/// What one commit did to one key.
+#[derive(Default, Clone, Copy)]
+enum Touch<'a> {
+    #[default]
+    Untouched,
+    Put(&'a store::Entry),
+    Deleted,
+}
+
+impl<'a> From<Option<&'a store::Entry>> for Touch<'a> {
+    fn from(entry: Option<&'a store::Entry>) -> Self {
+        entry.map_or(Self::Deleted, Self::Put)
+    }
+}
+
+/// What one commit did to one object.
+#[derive(Default)]
+struct Touched<'a> {
+    object: Touch<'a>,
+    status: Touch<'a>,
+}
+
+/// Applies one commit to the index and notes its events.
+fn apply(shared: &Shared, changes: &[store::Change]) {
+    let Some(revision) = changes.first().map(|change| change.revision) else { return };
+    let mut touched: BTreeMap<(Kind, Uuid), Touched<'_>> = BTreeMap::new();
+    let mut events = Vec::new();
+    {
+        let mut index = shared.index_mut();
+        for change in changes {
+            let entry = change.entry.as_ref();
+            match keys::place(&change.key) {
+                Some(Place::Object(kind, id)) => touched.entry((kind, id)).or_default().object = entry.into(),
+                Some(Place::Status(kind, id)) => touched.entry((kind, id)).or_default().status = entry.into(),
+                Some(Place::Operation(id)) => {
+                    note_operation(&mut index, id, entry.map(|entry| entry.value.as_ref()));
+                }
+                None => {}
+            }
+        }
+        for ((kind, id), touched) in touched {
+            if let Some((before, after)) = touch(&mut index, kind, id, &touched) {
+                events.push(Arc::new(Event::new(revision, kind, id, before, after)));
+            }
+        }
+        index.revision = index.revision.max(revision);
+    }
+    shared.publish(events, revision);
+}
+
+type Seen = (Option<Arc<Summary>>, Option<Arc<Summary>>);
+
+/// Brings one object up to date; `None` when the index does not show it, before or after.
+fn touch(index: &mut Index, kind: Kind, id: Uuid, touched: &Touched<'_>) -> Option<Seen> {
+    let known = index.get(kind, id).cloned();
+    let mut summary = match touched.object {
+        Touch::Deleted => return index.remove(kind, id).map(|before| (Some(before), None)),
+        Touch::Put(entry) => {
+            let mut summary = object_summary(kind, &entry.key, &entry.value, entry.modified, index)?;
+            if let Some(known) = &known {
+                carry_status(known, &mut summary);
+            }
+            summary
+        }
+        Touch::Untouched => Summary::clone(known.as_ref()?),
+    };
+    match touched.status {
+        Touch::Put(entry) => {
+            if let Some(status) = light_status(&entry.key, &entry.value) {
+                status.merge(&mut summary, entry.modified);
+            }
+        }
+        Touch::Deleted => summary.status_version = Revision::ZERO,
+        Touch::Untouched => {}
+    }
+    let after = Arc::new(summary);
+    index.set(Arc::clone(&after));
+    Some((known, Some(after)))
+}
+
+/// A spec was written without its status: the status that was there still stands.
+fn carry_status(known: &Summary, into: &mut Summary) {
+    if known.status_version > Revision::ZERO {
+        into.status_version = known.status_version;
+        into.phase = known.phase;
+        into.health = known.health;
+        into.counts.desired = known.counts.desired;
+        into.counts.current = known.counts.current;
+        into.counts.ready = known.counts.ready;
+        into.recheck_at = known.recheck_at;
+    }
+}

@@ -1,0 +1,393 @@
+//! What lists and filters are answered from: a small row for every object, kept in order.
+//!
+//! The index holds no objects, only what is needed to find, order, filter and count them (about 300
+//! bytes each). One task feeds it from the store's watch; `revision` says how far it has come.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    sync::Arc,
+};
+
+use muster_model::{Timestamp, store::Revision};
+use uuid::Uuid;
+
+use super::{filter::Filter, keys::Kind};
+
+/// What the index knows of one object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    pub kind: Kind,
+    pub id: Uuid,
+    pub project: Arc<str>,
+    /// The pool's cluster; the cluster itself for clusters.
+    pub cluster: Uuid,
+    pub name: Box<str>,
+    pub created_by: Arc<str>,
+    pub created_at: Timestamp,
+    pub generation: u64,
+    pub platform: &'static str,
+    pub labels: Box<[(Arc<str>, Arc<str>)]>,
+    pub deleting: bool,
+    /// Resource version of the object, and revision of its stored status (zero: none stored yet).
+    pub version: Revision,
+    pub status_version: Revision,
+    pub phase: &'static str,
+    pub health: &'static str,
+    pub counts: Counts,
+    /// When the status must be looked at again although nobody reports.
+    pub recheck_at: Option<Timestamp>,
+}
+
+/// Numbers that metrics show. `None` is unknown, not zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    pub desired: Option<u32>,
+    pub current: Option<u32>,
+    pub ready: Option<u32>,
+    pub min: Option<u32>,
+    pub max: Option<u32>,
+}
+
+/// What most filters look at, in one place in memory: a scan of 100,000 rows stays in the cache's
+/// prefetcher instead of following 100,000 pointers.
+#[derive(Debug, Clone)]
+struct Row {
+    at: Timestamp,
+    id: Uuid,
+    cluster: Uuid,
+    phase: &'static str,
+    health: &'static str,
+    deleting: bool,
+    /// `None` in a row whose object is gone; such rows are swept out now and then.
+    summary: Option<Arc<Summary>>,
+}
+
+/// The rows of one kind in the order of creation, and where to find each.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    rows: Vec<Row>,
+    by_id: HashMap<Uuid, Timestamp>,
+    deleting: BTreeSet<Uuid>,
+    dead: usize,
+}
+
+/// A page of a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    pub items: Vec<Arc<Summary>>,
+    /// Objects that match the filter, on all pages.
+    pub total: usize,
+    /// Place to continue from, when there is more.
+    pub next: Option<Cursor>,
+    /// The moment that the list shows.
+    pub revision: Revision,
+}
+
+/// Where a page begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    Offset(usize),
+    After(Cursor),
+}
+
+/// The last object of a page: the next page begins after it, whatever was created or deleted since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cursor {
+    pub at: Timestamp,
+    pub id: Uuid,
+}
+
+impl Table {
+    pub(super) fn get(&self, id: Uuid) -> Option<&Arc<Summary>> {
+        let at = *self.by_id.get(&id)?;
+        self.rows[self.place(at, id).ok()?].summary.as_ref()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Rows are in ascending order of (creation, id), so that new objects go to the end.
+    fn place(&self, at: Timestamp, id: Uuid) -> Result<usize, usize> {
+        self.rows.binary_search_by(|row| (row.at, row.id).cmp(&(at, id)))
+    }
+
+    /// Puts a summary in place of the one before it, which is returned.
+    fn set(&mut self, summary: Arc<Summary>) -> Option<Arc<Summary>> {
+        let row = Row {
+            at: summary.created_at,
+            id: summary.id,
+            cluster: summary.cluster,
+            phase: summary.phase,
+            health: summary.health,
+            deleting: summary.deleting,
+            summary: Some(Arc::clone(&summary)),
+        };
+        let moved = self.by_id.get(&row.id).copied().filter(|at| *at != row.at);
+        let before = moved.and_then(|_| self.remove(row.id));
+        self.by_id.insert(row.id, row.at);
+        if row.deleting {
+            self.deleting.insert(row.id);
+        } else {
+            self.deleting.remove(&row.id);
+        }
+        match self.place(row.at, row.id) {
+            Ok(place) => {
+                let old = std::mem::replace(&mut self.rows[place], row);
+                if old.summary.is_none() {
+                    self.dead -= 1;
+                }
+                before.or(old.summary)
+            }
+            Err(place) => {
+                self.rows.insert(place, row);
+                before
+            }
+        }
+    }
+
+    fn remove(&mut self, id: Uuid) -> Option<Arc<Summary>> {
+        let at = self.by_id.remove(&id)?;
+        self.deleting.remove(&id);
+        let place = self.place(at, id).ok()?;
+        let gone = self.rows[place].summary.take();
+        self.dead += 1;
+        // Sweeping costs one pass; doing it when a quarter is dead makes deletes cheap on average.
+        if self.dead > 64 && self.dead * 4 > self.rows.len() {
+            self.rows.retain(|row| row.summary.is_some());
+            self.dead = 0;
+        }
+        gone
+    }
+
+    /// All live summaries, oldest first.
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<Summary>> {
+        self.rows.iter().filter_map(|row| row.summary.as_ref())
+    }
+
+    /// Newest first; equal times by id, so that the order is total.
+    fn find(&self, filter: &Filter, start: Start, limit: usize) -> (Vec<Arc<Summary>>, usize, bool) {
+        let (mut items, mut total, mut more) = (Vec::with_capacity(limit.min(256)), 0, false);
+        for row in self.rows.iter().rev() {
+            let Some(summary) = &row.summary else { continue };
+            let quick = (filter.include_deleted || !row.deleting)
+                && filter.cluster.is_none_or(|cluster| cluster == row.cluster)
+                && filter.phase.is_none_or(|phase| std::ptr::eq(phase, row.phase) || phase == row.phase)
+                && filter
+                    .health
+                    .is_none_or(|health| std::ptr::eq(health, row.health) || health == row.health);
+            if !quick || !filter.wants_rest(summary) {
+                continue;
+            }
+            total += 1;
+            let reached = match start {
+                Start::Offset(offset) => total > offset,
+                Start::After(cursor) => (row.at, row.id) < (cursor.at, cursor.id),
+            };
+            if reached && items.len() < limit {
+                items.push(Arc::clone(summary));
+            } else if reached {
+                more = true;
+            }
+        }
+        (items, total, more)
+    }
+}
+
+/// The whole index.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    pub(super) clusters: Table,
+    pub(super) pools: Table,
+    pub(super) revision: Revision,
+    /// Objects whose status is due for another look, by time.
+    due: BTreeSet<(Timestamp, Kind, Uuid)>,
+    /// Operations under way, by the pool they belong to.
+    pub(super) open_operations: BTreeMap<Uuid, Uuid>,
+    texts: HashSet<Arc<str>>,
+}
+
+impl Index {
+    pub(super) fn table(&self, kind: Kind) -> &Table {
+        match kind {
+            Kind::Cluster => &self.clusters,
+            Kind::Pool => &self.pools,
+        }
+    }
+
+    fn table_mut(&mut self, kind: Kind) -> &mut Table {
+        match kind {
+            Kind::Cluster => &mut self.clusters,
+            Kind::Pool => &mut self.pools,
+        }
+    }
+
+    pub(super) fn get(&self, kind: Kind, id: Uuid) -> Option<&Arc<Summary>> {
+        self.table(kind).get(id)
+    }
+
+    pub(super) fn find(&self, kind: Kind, filter: &Filter, start: Start, limit: usize) -> Found {
+        let (items, total, more) = self.table(kind).find(filter, start, limit);
+        let next = items.last().filter(|_| more).map(|last| Cursor { at: last.created_at, id: last.id });
+        Found { items, total, next, revision: self.revision }
+    }
+
+    /// One shared copy of texts that repeat in thousands of objects.
+    pub(super) fn intern(&mut self, text: &str) -> Arc<str> {
+        if let Some(known) = self.texts.get(text) {
+            return Arc::clone(known);
+        }
+        // Texts of deleted objects are dropped once nothing else holds them.
+        if self.texts.len() > 4_096 && self.texts.len().is_power_of_two() {
+            self.texts.retain(|text| Arc::strong_count(text) > 1);
+        }
+        let shared: Arc<str> = text.into();
+        self.texts.insert(Arc::clone(&shared));
+        shared
+    }
+
+    /// Puts or replaces an object; returns what was known of it before.
+    pub(super) fn set(&mut self, summary: Arc<Summary>) -> Option<Arc<Summary>> {
+        let (kind, id, due) = (summary.kind, summary.id, summary.recheck_at);
+        let before = self.table_mut(kind).set(summary);
+        if let Some(at) = before.as_ref().and_then(|before| before.recheck_at) {
+            self.due.remove(&(at, kind, id));
+        }
+        if let Some(at) = due {
+            self.due.insert((at, kind, id));
+        }
+        before
+    }
+
+    pub(super) fn remove(&mut self, kind: Kind, id: Uuid) -> Option<Arc<Summary>> {
+        let before = self.table_mut(kind).remove(id)?;
+        if let Some(at) = before.recheck_at {
+            self.due.remove(&(at, kind, id));
+        }
+        Some(before)
+    }
+
+    /// Objects whose status is due at `now`, at most `limit`.
+    pub(super) fn due(&self, now: Timestamp, limit: usize) -> Vec<(Kind, Uuid)> {
+        self.due
+            .iter()
+            .take_while(|(at, ..)| *at <= now)
+            .take(limit)
+            .map(|(_, kind, id)| (*kind, *id))
+            .collect()
+    }
+
+    /// Objects that are being deleted, at most `limit`.
+    pub(super) fn deleting(&self, kind: Kind, limit: usize) -> Vec<Uuid> {
+        self.table(kind).deleting.iter().take(limit).copied().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn summary(number: u128, at: i64) -> Summary {
+        Summary {
+            kind: Kind::Pool,
+            id: Uuid::from_u128(number),
+            project: if number.is_multiple_of(2) { "even".into() } else { "odd".into() },
+            cluster: Uuid::from_u128(1_000 + number % 3),
+            name: format!("pool-{number}").into(),
+            created_by: "user@example.com".into(),
+            created_at: Timestamp::from_millis(at),
+            generation: 1,
+            platform: "gcp",
+            labels: Box::default(),
+            deleting: false,
+            version: Revision(1),
+            status_version: Revision::ZERO,
+            phase: if number.is_multiple_of(5) { "Ready" } else { "Pending" },
+            health: "Unknown",
+            counts: Counts::default(),
+            recheck_at: None,
+        }
+    }
+
+    fn numbers(found: &Found) -> Vec<u128> {
+        found.items.iter().map(|item| item.id.as_u128()).collect()
+    }
+
+    #[test]
+    fn lists_are_newest_first_with_a_total_order() {
+        let mut index = Index::default();
+        for (number, at) in [(3, 10), (1, 10), (2, 10), (4, 5), (5, 20)] {
+            index.set(Arc::new(summary(number, at)));
+        }
+        let all = Filter::everything();
+        let found = index.find(Kind::Pool, &all, Start::Offset(0), 10);
+        assert_eq!((numbers(&found), found.total, found.next), (vec![5, 3, 2, 1, 4], 5, None));
+        let page = index.find(Kind::Pool, &all, Start::Offset(1), 2);
+        assert_eq!((numbers(&page), page.total), (vec![3, 2], 5));
+        let beyond = index.find(Kind::Pool, &all, Start::Offset(9), 2);
+        assert_eq!((numbers(&beyond), beyond.total), (vec![], 5));
+    }
+
+    #[test]
+    fn cursor_pages_miss_nothing_while_objects_come_and_go() {
+        let mut index = Index::default();
+        for number in 0..100 {
+            index.set(Arc::new(summary(number, 1_000 + i64::try_from(number).unwrap())));
+        }
+        let (all, mut seen, mut start) = (Filter::everything(), vec![], Start::Offset(0));
+        loop {
+            let page = index.find(Kind::Pool, &all, start, 7);
+            seen.extend(numbers(&page));
+            // Between pages new ones are created and a seen one is deleted: nothing else may shift.
+            let fresh = 1_000 + seen.len() as u128;
+            index.set(Arc::new(summary(fresh, 5_000)));
+            index.remove(Kind::Pool, Uuid::from_u128(seen[0]));
+            let Some(next) = page.next else { break };
+            start = Start::After(next);
+        }
+        assert_eq!(seen, (0..100).rev().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn filters_count_what_they_match() {
+        let mut index = Index::default();
+        for number in 0..100 {
+            index.set(Arc::new(summary(number, 1)));
+        }
+        let ready = Filter { phase: Some("Ready"), ..Filter::everything() };
+        assert_eq!(index.find(Kind::Pool, &ready, Start::Offset(0), 3).total, 20);
+        let even = Filter { projects: Some(vec!["even".into()]), ..ready };
+        let found = index.find(Kind::Pool, &even, Start::Offset(0), 3);
+        assert_eq!((found.total, found.items.len(), found.next.is_some()), (10, 3, true));
+    }
+
+    #[test]
+    fn removed_rows_are_swept_and_found_no_more() {
+        let mut index = Index::default();
+        for number in 0..1_000 {
+            index.set(Arc::new(summary(number, 1)));
+        }
+        for number in 0..990 {
+            assert!(index.remove(Kind::Pool, Uuid::from_u128(number)).is_some());
+        }
+        assert!(index.remove(Kind::Pool, Uuid::from_u128(3)).is_none());
+        assert!(index.pools.rows.len() < 100, "{} rows are kept", index.pools.rows.len());
+        assert_eq!(index.find(Kind::Pool, &Filter::everything(), Start::Offset(0), 100).total, 10);
+        index.set(Arc::new(summary(3, 1)));
+        assert!(index.get(Kind::Pool, Uuid::from_u128(3)).is_some());
+    }
+
+    #[test]
+    fn due_times_follow_their_objects() {
+        let mut index = Index::default();
+        let at = |at| Some(Timestamp::from_millis(at));
+        index.set(Arc::new(Summary { recheck_at: at(50), ..summary(1, 1) }));
+        index.set(Arc::new(Summary { recheck_at: at(30), ..summary(2, 1) }));
+        let due = |index: &Index, at| index.due(Timestamp::from_millis(at), 9).len();
+        assert_eq!((due(&index, 29), due(&index, 30), due(&index, 50)), (0, 1, 2));
+        index.set(Arc::new(Summary { recheck_at: at(70), ..summary(2, 1) }));
+        assert_eq!(index.due(Timestamp::from_millis(60), 9), [(Kind::Pool, Uuid::from_u128(1))]);
+        index.remove(Kind::Pool, Uuid::from_u128(1));
+        assert_eq!((due(&index, 69), due(&index, 70)), (0, 1));
+    }
+}

@@ -1,0 +1,130 @@
+//! Stored objects read only as far as the index needs them: most of a pool's 2 KB is skipped, not kept.
+
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+
+use muster_model::{
+    Timestamp,
+    field::Choice,
+    platform::PlatformKind,
+    status::{Health, Phase},
+    store::Revision,
+};
+use serde::Deserialize;
+use uuid::Uuid;
+
+use super::{
+    index::{Counts, Index, Summary},
+    keys::Kind,
+};
+
+#[derive(Debug, Deserialize)]
+pub(super) struct LightObject<'a> {
+    pub(super) id: Uuid,
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow)]
+    project: Cow<'a, str>,
+    cluster_id: Option<Uuid>,
+    generation: u64,
+    created_at: Timestamp,
+    #[serde(borrow)]
+    created_by: Cow<'a, str>,
+    deleted_at: Option<Timestamp>,
+    #[serde(borrow)]
+    spec: LightSpec<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct LightSpec<'a> {
+    #[serde(borrow)]
+    platform: LightPlatform<'a>,
+    #[serde(borrow)]
+    labels: BTreeMap<Cow<'a, str>, Cow<'a, str>>,
+    node_count: Option<u32>,
+    autoscaling: LightAutoscaling,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct LightPlatform<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'a, str>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct LightAutoscaling {
+    enabled: Option<bool>,
+    min_nodes: Option<u32>,
+    max_nodes: Option<u32>,
+}
+
+/// The parts of a stored status that lists filter by and metrics show.
+#[derive(Debug, Deserialize)]
+pub(super) struct LightStatus {
+    phase: Phase,
+    health: Health,
+    #[serde(default)]
+    desired_nodes: Option<u32>,
+    #[serde(default)]
+    current_nodes: Option<u32>,
+    #[serde(default)]
+    ready_nodes: Option<u32>,
+    #[serde(default)]
+    recheck_at: Option<Timestamp>,
+}
+
+impl LightObject<'_> {
+    /// A summary of an object that nobody has reported on.
+    pub(super) fn summary(&self, kind: Kind, version: Revision, index: &mut Index) -> Summary {
+        let autoscaled = self.spec.autoscaling.enabled == Some(true);
+        let bounds = |bound: Option<u32>| if autoscaled { bound } else { self.spec.node_count };
+        let desired = match kind {
+            Kind::Pool if autoscaled => self.spec.node_count.or(self.spec.autoscaling.min_nodes),
+            Kind::Pool => Some(self.spec.node_count.unwrap_or(0)),
+            Kind::Cluster => None,
+        };
+        Summary {
+            kind,
+            id: self.id,
+            project: index.intern(&self.project),
+            cluster: self.cluster_id.unwrap_or(self.id),
+            name: self.name.as_ref().into(),
+            created_by: index.intern(&self.created_by),
+            created_at: self.created_at,
+            generation: self.generation,
+            platform: PlatformKind::from_word(&self.spec.platform.kind).map_or("", PlatformKind::as_str),
+            labels: self.labels(index),
+            deleting: self.deleted_at.is_some(),
+            version,
+            status_version: Revision::ZERO,
+            phase: if self.deleted_at.is_some() { Phase::Deleting } else { Phase::Pending }.as_str(),
+            health: Health::Unknown.as_str(),
+            counts: Counts {
+                desired,
+                current: None,
+                ready: None,
+                min: bounds(self.spec.autoscaling.min_nodes),
+                max: bounds(self.spec.autoscaling.max_nodes),
+            },
+            recheck_at: None,
+        }
+    }
+
+    fn labels(&self, index: &mut Index) -> Box<[(Arc<str>, Arc<str>)]> {
+        self.spec.labels.iter().map(|(key, value)| (index.intern(key), index.intern(value))).collect()
+    }
+}
+
+impl LightStatus {
+    pub(super) fn merge(&self, into: &mut Summary, version: Revision) {
+        into.status_version = version;
+        into.phase = self.phase.as_str();
+        into.health = self.health.as_str();
+        into.counts.desired = self.desired_nodes.or(into.counts.desired);
+        into.counts.current = self.current_nodes;
+        into.counts.ready = self.ready_nodes;
+        into.recheck_at = self.recheck_at;
+    }
+}

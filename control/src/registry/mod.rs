@@ -1,0 +1,301 @@
+//! The registry: clusters, pools, what controllers report on them, and operations, over any [`Store`].
+//!
+//! Every change is one compare-and-set transaction. Lists are answered from an index in memory that is
+//! fed by the store's watch; objects are read from the store, or from a small cache of rendered ones when
+//! this process is the store's only writer. A write returns only after the index has seen it, so that
+//! whoever wrote finds it in the next list.
+//!
+//! Who may do what is not decided here: callers pass what they may see.
+//!
+//! **Deletion.** A pool that no controller ever reported on is gone at once. Otherwise it stays with
+//! `deleted_at` and phase Deleting: hidden from plain reads, shown to controllers, on watches and with
+//! `include_deleted`. It is gone when every controller whose report's lease still runs has confirmed with
+//! a condition `Deleted=True` (or `Available=False` with reason `Deleted`); a controller whose lease ran
+//! out no longer holds it. Its name is free when it is gone.
+
+mod cache;
+mod error;
+mod events;
+mod feed;
+mod filter;
+mod idempotency;
+mod index;
+pub mod keys;
+mod light;
+mod noun;
+mod operations;
+mod reports;
+mod timer;
+mod watch;
+mod write;
+
+use std::sync::{
+    Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+    atomic::{AtomicBool, Ordering},
+};
+
+use bytes::Bytes;
+use muster_model::{
+    Clock, Duration,
+    identity::Secrets,
+    store::{Revision, Store, StoreError},
+};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+pub use error::RegistryError;
+pub use events::{Change, Event};
+pub use filter::{FieldTest, Filter, LabelSelector, SelectorError};
+pub use idempotency::{IdempotencyKey, MAX_KEY as MAX_IDEMPOTENCY_KEY};
+pub use index::{Counts, Cursor, Found, Start, Summary};
+pub use keys::Kind;
+pub use noun::{Cluster, NodePool, Noun, StatusRecord, Stored};
+pub use operations::{Operation, OperationState};
+pub use reports::ObjectStatus;
+pub use watch::{Sight, Watch, WatchItem};
+pub use write::{AuditNote, Deleted, Force, Guard, WriteContext, Written};
+
+use cache::{Cache, Rendered};
+use events::Ring;
+use index::Index;
+
+/// How long a write waits for the index to see it. The feed normally needs a millisecond; when it takes
+/// this long the store's watch is in trouble, and the answer goes out without the promise.
+const INDEX_WAIT: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// Objects of a page that are read from the store at once.
+const PAGE_READS: usize = 16;
+
+#[derive(Debug, Clone, Copy)]
+pub struct RegistryOptions {
+    /// No other process writes to the store, so that what the index knows is what there is.
+    pub exclusive: bool,
+    /// How long a report speaks for its controller when it does not say.
+    pub default_lease: Duration,
+}
+
+/// The use-cases. Cheap to clone through its `Arc`.
+#[derive(Debug)]
+pub struct Registry {
+    shared: Arc<Shared>,
+}
+
+/// State that the feed, the timer and requests share.
+#[derive(Debug)]
+struct Shared {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    options: RegistryOptions,
+    index: RwLock<Index>,
+    ring: RwLock<Ring>,
+    cache: Cache,
+    head: tokio::sync::watch::Sender<Revision>,
+    live: AtomicBool,
+    loaded: AtomicBool,
+}
+
+impl Shared {
+    fn is_loaded(&self) -> bool {
+        self.loaded.load(Ordering::Acquire)
+    }
+
+    fn set_live(&self, live: bool) {
+        self.live.store(live, Ordering::Release);
+    }
+
+    fn revision(&self) -> Revision {
+        self.index().revision
+    }
+
+    fn index(&self) -> RwLockReadGuard<'_, Index> {
+        self.index.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn index_mut(&self) -> RwLockWriteGuard<'_, Index> {
+        self.index.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing of ours happened up to `revision`.
+    fn advance(&self, revision: Revision) {
+        {
+            let mut index = self.index_mut();
+            index.revision = index.revision.max(revision);
+        }
+        self.publish(Vec::new(), revision);
+    }
+
+    /// A freshly loaded index takes the place of the old one; watches re-read history from the store.
+    fn replace(&self, index: Index) {
+        let revision = index.revision;
+        *self.index_mut() = index;
+        self.ring.write().unwrap_or_else(PoisonError::into_inner).restart(revision);
+        self.loaded.store(true, Ordering::Release);
+        self.head.send_replace(revision);
+    }
+
+    fn publish(&self, events: Vec<Arc<Event>>, revision: Revision) {
+        if !events.is_empty() {
+            let mut ring = self.ring.write().unwrap_or_else(PoisonError::into_inner);
+            for event in events {
+                ring.push(event);
+            }
+        }
+        self.head.send_if_modified(|head| {
+            let moved = revision > *head;
+            if moved {
+                *head = revision;
+            }
+            moved
+        });
+    }
+
+    async fn read<N: Noun>(&self, id: Uuid) -> Result<Option<Stored<N>>, RegistryError> {
+        let (object_key, status_key) = (N::KIND.object(id), N::KIND.status(id));
+        let (object, status) =
+            futures::future::try_join(self.store.get(&object_key), self.store.get(&status_key)).await?;
+        object.map(|entry| Stored::of(&entry, status.as_ref())).transpose()
+    }
+
+    async fn read_many<N: Noun>(&self, ids: Vec<Uuid>) -> Result<Vec<Option<Stored<N>>>, RegistryError> {
+        futures::future::try_join_all(ids.into_iter().map(|id| self.read::<N>(id))).await
+    }
+
+    /// Waits until lists show `revision`.
+    async fn caught_up(&self, revision: Revision) {
+        let mut head = self.head.subscribe();
+        let wait = tokio::time::timeout(INDEX_WAIT, head.wait_for(|head| *head >= revision));
+        if !matches!(wait.await, Ok(Ok(_))) {
+            tracing::warn!(%revision, "a write is not in the index yet; answering anyway");
+        }
+    }
+}
+
+impl Registry {
+    /// Loads the index. [`Registry::run`] then keeps it in step.
+    pub async fn open(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        options: RegistryOptions,
+    ) -> Result<Arc<Self>, StoreError> {
+        let shared = Arc::new(Shared {
+            store,
+            clock,
+            options,
+            index: RwLock::default(),
+            ring: RwLock::default(),
+            cache: Cache::default(),
+            head: tokio::sync::watch::Sender::new(Revision::ZERO),
+            live: AtomicBool::new(false),
+            loaded: AtomicBool::new(false),
+        });
+        feed::load(&shared).await?;
+        Ok(Arc::new(Self { shared }))
+    }
+
+    /// Runs the feed and the timer until `stop`.
+    pub async fn run(&self, stop: CancellationToken) {
+        tokio::join!(
+            feed::run(Arc::clone(&self.shared), stop.clone()),
+            timer::run(Arc::clone(&self.shared), stop)
+        );
+    }
+
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.shared.store
+    }
+
+    /// Whether the feed follows the store now.
+    pub fn is_live(&self) -> bool {
+        self.shared.live.load(Ordering::Acquire)
+    }
+
+    /// How far lists have come.
+    pub fn revision(&self) -> Revision {
+        self.shared.revision()
+    }
+
+    /// A page of a list. Fails when the index cannot be trusted to be recent.
+    pub fn list(
+        &self,
+        kind: Kind,
+        filter: &Filter,
+        start: Start,
+        limit: usize,
+    ) -> Result<Found, RegistryError> {
+        if !self.is_live() {
+            return Err(RegistryError::Stalled);
+        }
+        Ok(self.shared.index().find(kind, filter, start, limit))
+    }
+
+    /// What the index knows of an object.
+    pub fn summary(&self, kind: Kind, id: Uuid) -> Option<Arc<Summary>> {
+        self.shared.index().get(kind, id).cloned()
+    }
+
+    /// Calls `each` with every object of a kind, oldest first: for metrics.
+    pub fn each(&self, kind: Kind, mut each: impl FnMut(&Summary)) {
+        self.shared.index().table(kind).iter().for_each(|summary| each(summary));
+    }
+
+    /// The objects of a page as the API shows them, in its order. One that is gone by now is left out.
+    pub async fn texts<N: Noun>(
+        &self,
+        page: &[Arc<Summary>],
+        sight: impl Fn(&str) -> Secrets,
+    ) -> Result<Vec<Bytes>, RegistryError> {
+        let mut texts: Vec<Option<Bytes>> = Vec::with_capacity(page.len());
+        let mut missing = Vec::new();
+        for (place, known) in page.iter().enumerate() {
+            let secrets = sight(&known.project);
+            let cached = self.shared.cache.get((known.id, secrets), known.version, known.status_version);
+            if cached.is_none() {
+                missing.push((place, known.id, secrets));
+            }
+            texts.push(cached);
+        }
+        for group in missing.chunks(PAGE_READS) {
+            let ids: Vec<Uuid> = group.iter().map(|(_, id, _)| *id).collect();
+            for ((place, _, secrets), stored) in group.iter().zip(self.shared.read_many::<N>(ids).await?) {
+                texts[*place] = stored.map(|stored| self.render(&stored, *secrets));
+            }
+        }
+        Ok(texts.into_iter().flatten().collect())
+    }
+
+    fn render<N: Noun>(&self, stored: &Stored<N>, secrets: Secrets) -> Bytes {
+        let text = Bytes::from(stored.text(secrets));
+        let rendered =
+            Rendered { version: stored.version, status_version: stored.status_version, text: text.clone() };
+        self.shared.cache.put((stored.object.id(), secrets), rendered);
+        text
+    }
+
+    /// An object as the API shows it, with its resource version. `see` decides from project and deletion
+    /// whether the caller sees it, and whether with secrets.
+    pub async fn text<N: Noun>(
+        &self,
+        id: Uuid,
+        see: impl Fn(&str, bool) -> Option<Secrets>,
+    ) -> Result<(Bytes, Revision), RegistryError> {
+        let missing = RegistryError::NotFound { kind: N::KIND };
+        if self.shared.options.exclusive && self.is_live() {
+            let Some(known) = self.summary(N::KIND, id) else { return Err(missing) };
+            let Some(secrets) = see(&known.project, known.deleting) else { return Err(missing) };
+            let key = (id, secrets);
+            if let Some(text) = self.shared.cache.get(key, known.version, known.status_version) {
+                return Ok((text, known.version));
+            }
+        }
+        let stored = self.read::<N>(id).await?.ok_or(RegistryError::NotFound { kind: N::KIND })?;
+        let Some(secrets) = see(stored.object.project(), stored.object.is_deleting()) else {
+            return Err(missing);
+        };
+        Ok((self.render(&stored, secrets), stored.version))
+    }
+
+    /// The object and its status, from the store.
+    pub async fn read<N: Noun>(&self, id: Uuid) -> Result<Option<Stored<N>>, RegistryError> {
+        self.shared.read(id).await
+    }
+}

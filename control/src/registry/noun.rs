@@ -1,0 +1,237 @@
+//! What clusters and pools have in common for the registry.
+
+use muster_model::{
+    ClusterId, Timestamp,
+    identity::Secrets,
+    report::Report,
+    status::{
+        AggregateConfig, Aggregated, ClusterStatus, PoolStatus, Subject, Target, aggregate_cluster,
+        aggregate_pool,
+    },
+    store::{Entry, Revision},
+};
+pub use muster_model::{cluster::Cluster, pool::NodePool};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use uuid::Uuid;
+
+use super::{RegistryError, keys, keys::Kind};
+
+/// An object with a name, a generation and a status.
+pub trait Noun:
+    std::fmt::Debug + Serialize + DeserializeOwned + Clone + PartialEq + Send + Sync + 'static
+{
+    const KIND: Kind;
+    type Status: std::fmt::Debug + Serialize + DeserializeOwned + Clone + PartialEq + Send + Sync + 'static;
+
+    fn id(&self) -> Uuid;
+    fn name(&self) -> &str;
+    fn project(&self) -> &str;
+    fn generation(&self) -> u64;
+    fn deleted_at(&self) -> Option<Timestamp>;
+    fn updated_at(&self) -> Timestamp;
+    fn set_deleted(&mut self, at: Option<Timestamp>, now: Timestamp);
+    /// Where its name is kept.
+    fn name_key(&self) -> String;
+    /// Why its name cannot be used.
+    fn name_taken(&self) -> RegistryError;
+    /// As the API shows it.
+    fn render(&self, version: Revision, status: &Self::Status, secrets: Secrets) -> Vec<u8>;
+    /// The status that follows from reports. `before` is what stood until now.
+    fn aggregate(
+        &self,
+        reports: &[Report],
+        before: Option<(&Self, &Self::Status)>,
+        now: Timestamp,
+        config: &AggregateConfig,
+    ) -> Aggregated<Self::Status>;
+
+    fn is_deleting(&self) -> bool {
+        self.deleted_at().is_some()
+    }
+}
+
+/// Status as it is stored: with the time at which it must be looked at again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StatusRecord<S> {
+    #[serde(flatten)]
+    pub status: S,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recheck_at: Option<Timestamp>,
+}
+
+/// An object as the store has it.
+#[derive(Debug, Clone)]
+pub struct Stored<N: Noun> {
+    pub object: N,
+    /// Its resource version.
+    pub version: Revision,
+    pub status: Option<StatusRecord<N::Status>>,
+    pub status_version: Revision,
+}
+
+impl<N: Noun> Stored<N> {
+    pub(super) fn of(object: &Entry, status: Option<&Entry>) -> Result<Self, RegistryError> {
+        let damaged = |key: &str| {
+            let key = key.to_owned();
+            move |source| RegistryError::Damaged { key, source }
+        };
+        Ok(Self {
+            object: serde_json::from_slice(&object.value).map_err(damaged(&object.key))?,
+            version: object.modified,
+            status: status
+                .map(|entry| serde_json::from_slice(&entry.value).map_err(damaged(&entry.key)))
+                .transpose()?,
+            status_version: status.map_or(Revision::ZERO, |entry| entry.modified),
+        })
+    }
+
+    /// An object that nobody has reported on.
+    pub(super) fn fresh(object: N, version: Revision) -> Self {
+        Self { object, version, status: None, status_version: Revision::ZERO }
+    }
+
+    /// After an update at `revision`.
+    pub(super) fn changed(
+        object: N,
+        revision: Revision,
+        status: Option<StatusRecord<N::Status>>,
+        before: &Self,
+    ) -> Self {
+        let status_version = if status.is_some() { revision } else { before.status_version };
+        Self { object, version: revision, status: status.or_else(|| before.status.clone()), status_version }
+    }
+
+    /// The stored status, or the one of an object that nobody has reported on.
+    pub fn status(&self) -> N::Status {
+        if let Some(record) = &self.status {
+            return record.status.clone();
+        }
+        // Seen from its last change, so that the same object always reads the same.
+        self.object.aggregate(&[], None, self.object.updated_at(), &AggregateConfig::default()).status
+    }
+
+    /// As the API shows it.
+    pub fn text(&self, secrets: Secrets) -> Vec<u8> {
+        match &self.status {
+            Some(record) => self.object.render(self.version, &record.status, secrets),
+            None => self.object.render(self.version, &self.status(), secrets),
+        }
+    }
+}
+
+impl Noun for Cluster {
+    const KIND: Kind = Kind::Cluster;
+    type Status = ClusterStatus;
+
+    fn id(&self) -> Uuid {
+        self.id.uuid()
+    }
+
+    fn name(&self) -> &str {
+        self.name.as_str()
+    }
+
+    fn project(&self) -> &str {
+        self.project.as_str()
+    }
+
+    fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    fn deleted_at(&self) -> Option<Timestamp> {
+        self.deleted_at
+    }
+
+    fn updated_at(&self) -> Timestamp {
+        self.updated_at
+    }
+
+    fn set_deleted(&mut self, at: Option<Timestamp>, now: Timestamp) {
+        self.deleted_at = at;
+        self.updated_at = now;
+    }
+
+    fn name_key(&self) -> String {
+        keys::cluster_name(self.project.as_str(), self.name.as_str())
+    }
+
+    fn name_taken(&self) -> RegistryError {
+        RegistryError::NameTaken { kind: Kind::Cluster, name: self.name.to_string(), place: "project" }
+    }
+
+    fn render(&self, version: Revision, status: &ClusterStatus, secrets: Secrets) -> Vec<u8> {
+        self.to_api_bytes(version, Some(status), secrets)
+    }
+
+    fn aggregate(
+        &self,
+        reports: &[Report],
+        before: Option<(&Self, &ClusterStatus)>,
+        now: Timestamp,
+        config: &AggregateConfig,
+    ) -> Aggregated<ClusterStatus> {
+        let subject = Subject { generation: self.generation, deleting: self.deleted_at.is_some() };
+        aggregate_cluster(subject, reports, before.map(|(_, status)| status), now, config)
+    }
+}
+
+impl Noun for NodePool {
+    const KIND: Kind = Kind::Pool;
+    type Status = PoolStatus;
+
+    fn id(&self) -> Uuid {
+        self.id.uuid()
+    }
+
+    fn name(&self) -> &str {
+        self.name.as_str()
+    }
+
+    fn project(&self) -> &str {
+        self.project.as_str()
+    }
+
+    fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    fn deleted_at(&self) -> Option<Timestamp> {
+        self.deleted_at
+    }
+
+    fn updated_at(&self) -> Timestamp {
+        self.updated_at
+    }
+
+    fn set_deleted(&mut self, at: Option<Timestamp>, now: Timestamp) {
+        self.deleted_at = at;
+        self.updated_at = now;
+    }
+
+    fn name_key(&self) -> String {
+        keys::pool_name(ClusterId::uuid(self.cluster_id), self.name.as_str())
+    }
+
+    fn name_taken(&self) -> RegistryError {
+        RegistryError::NameTaken { kind: Kind::Pool, name: self.name.to_string(), place: "cluster" }
+    }
+
+    fn render(&self, version: Revision, status: &PoolStatus, secrets: Secrets) -> Vec<u8> {
+        self.to_api_bytes(version, Some(status), secrets)
+    }
+
+    fn aggregate(
+        &self,
+        reports: &[Report],
+        before: Option<(&Self, &PoolStatus)>,
+        now: Timestamp,
+        config: &AggregateConfig,
+    ) -> Aggregated<PoolStatus> {
+        let nodes = before.map_or_else(
+            || self.spec.initial_nodes(),
+            |(old, status)| self.spec.desired_after(&old.spec, status.desired_nodes),
+        );
+        aggregate_pool(self, Target { nodes }, reports, before.map(|(_, status)| status), now, config)
+    }
+}

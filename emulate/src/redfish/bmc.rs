@@ -1,0 +1,212 @@
+//! One BMC: its systems, account, sessions, certificate, faults and counters.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, atomic::AtomicU64},
+};
+
+use muster_model::{Clock, Duration};
+use rustls::ServerConfig;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use serde::Serialize;
+
+use super::{Faults, Layout};
+use crate::Machine;
+
+/// A system behind a BMC.
+#[derive(Debug)]
+pub struct System {
+    pub id: String,
+    pub uuid: String,
+    pub serial: String,
+    pub mac: String,
+    pub machine: Arc<Machine>,
+    pub(super) boot: Mutex<Boot>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Boot {
+    pub target: String,
+    pub enabled: String,
+    pub mode: String,
+    /// Changes with every write.
+    pub version: u64,
+}
+
+impl System {
+    pub(super) fn new(bmc: u32, slot: u32, machine: Arc<Machine>) -> Self {
+        let [_, a, b, c] = bmc.to_be_bytes();
+        Self {
+            id: format!("{}", slot + 1),
+            uuid: format!("00000000-0000-4000-8{slot:03x}-{bmc:012x}"),
+            serial: format!("EMU{bmc:06}{}", slot + 1),
+            mac: format!("02:{a:02x}:{b:02x}:{c:02x}:{:02x}:01", slot + 1),
+            machine,
+            boot: Mutex::new(Boot {
+                target: "None".into(),
+                enabled: "Disabled".into(),
+                mode: "UEFI".into(),
+                version: 1,
+            }),
+        }
+    }
+}
+
+/// What happened so far. Peaks show whether a client keeps to one call and one session.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Counters {
+    pub calls: u64,
+    pub in_flight: u64,
+    pub in_flight_peak: u64,
+    pub connections: u64,
+    pub sessions: u64,
+    pub sessions_peak: u64,
+    pub logins: u64,
+    pub refused_logins: u64,
+    /// Requests that carried an account or a token, right or wrong.
+    pub credentials_seen: u64,
+    /// Every reset that was accepted, in order.
+    pub resets: Vec<String>,
+    /// Every boot setting that was accepted.
+    pub boot_writes: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Session {
+    pub token: String,
+    pub until: Duration,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Task {
+    pub polls_left: u32,
+    pub failed: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub faults: Faults,
+    pub counters: Counters,
+    pub sessions: BTreeMap<String, Session>,
+    pub tasks: BTreeMap<String, Task>,
+    pub account: (String, String),
+    pub flip: bool,
+    pub off_since: Option<Duration>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct RedfishBmc {
+    pub name: String,
+    pub address: SocketAddr,
+    pub systems: Vec<System>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) session_timeout: Duration,
+    pub(super) serial: AtomicU64,
+    tls: Option<RwLock<Arc<ServerConfig>>>,
+    inner: Mutex<Inner>,
+}
+
+impl RedfishBmc {
+    pub(super) fn new(
+        name: String,
+        address: SocketAddr,
+        systems: Vec<System>,
+        layout: &Layout,
+        clock: Arc<dyn Clock>,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            name,
+            address,
+            systems,
+            clock,
+            session_timeout: layout.session_timeout,
+            serial: AtomicU64::new(1),
+            tls: if layout.tls { Some(RwLock::new(self_signed()?)) } else { None },
+            inner: Mutex::new(Inner {
+                faults: Faults::default(),
+                counters: Counters::default(),
+                sessions: BTreeMap::new(),
+                tasks: BTreeMap::new(),
+                account: (layout.user.clone(), layout.password.clone()),
+                flip: false,
+                off_since: None,
+            }),
+        })
+    }
+
+    /// `https://127.…:port` or `http://…`.
+    pub fn url(&self) -> String {
+        format!("{}://{}", if self.tls.is_some() { "https" } else { "http" }, self.address)
+    }
+
+    pub fn set_faults(&self, faults: Faults) {
+        self.inner().faults = faults;
+    }
+
+    pub fn faults(&self) -> Faults {
+        self.inner().faults.clone()
+    }
+
+    /// The counters; sessions that have expired are not among the open ones.
+    pub fn counters(&self) -> Counters {
+        let now = self.clock.monotonic();
+        let mut inner = self.inner();
+        inner.expire(now);
+        inner.counters.clone()
+    }
+
+    /// Changes the account's password and ends its sessions, as real BMCs do.
+    pub fn set_password(&self, password: &str) {
+        let mut inner = self.inner();
+        password.clone_into(&mut inner.account.1);
+        inner.sessions.clear();
+        inner.counters.sessions = 0;
+    }
+
+    /// Forgets all sessions, as a BMC does that restarts.
+    pub fn drop_sessions(&self) {
+        let mut inner = self.inner();
+        inner.sessions.clear();
+        inner.counters.sessions = 0;
+    }
+
+    /// Takes a new key and certificate. Without TLS there is none to change.
+    pub fn change_certificate(&self) -> io::Result<()> {
+        if let Some(tls) = &self.tls {
+            *tls.write().unwrap_or_else(PoisonError::into_inner) = self_signed()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn tls(&self) -> Option<Arc<ServerConfig>> {
+        self.tls.as_ref().map(|tls| Arc::clone(&tls.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    pub(super) fn expire(&mut self, now: Duration) {
+        self.sessions.retain(|_, session| session.until > now);
+        self.counters.sessions = self.sessions.len() as u64;
+    }
+}
+
+/// A fresh key with a certificate for 127.0.0.1 that nobody else has signed.
+fn self_signed() -> io::Result<Arc<ServerConfig>> {
+    let certified = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned(), "localhost".to_owned()])
+        .map_err(io::Error::other)?;
+    let key = PrivateKeyDer::try_from(certified.signing_key.serialize_der()).map_err(io::Error::other)?;
+    let chain = vec![CertificateDer::from(certified.cert.der().to_vec())];
+    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
+        .map_err(io::Error::other)?;
+    Ok(Arc::new(config))
+}

@@ -1,0 +1,108 @@
+//! The control interface of a fleet: what is going on, and switching faults while it runs.
+//!
+//! `GET /bmcs`, `GET /bmcs/{name}`, `PUT /bmcs/{name}/faults`, `PUT /faults` (all of them),
+//! `POST /bmcs/{name}/button` (a finger on the power button), `POST /bmcs/{name}/certificate`.
+
+use std::{collections::BTreeMap, io, net::SocketAddr, sync::Arc};
+
+use axum::{
+    Json, Router,
+    extract::{Path, State},
+    http::StatusCode,
+    routing::{get, post, put},
+};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::{Faults, RedfishBmc};
+
+type Fleet = Arc<BTreeMap<String, Arc<RedfishBmc>>>;
+
+/// A running control interface; it stops when dropped.
+#[derive(Debug)]
+pub struct Control {
+    pub address: SocketAddr,
+    _task: JoinSet<()>,
+}
+
+impl Control {
+    pub(super) async fn start(
+        address: SocketAddr,
+        bmcs: BTreeMap<String, Arc<RedfishBmc>>,
+    ) -> io::Result<Self> {
+        if !address.ip().is_loopback() {
+            let why = format!("{address} is not on loopback; an emulator listens nowhere else");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        let listener = tokio::net::TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        let router = Router::new()
+            .route("/bmcs", get(list))
+            .route("/faults", put(set_all_faults))
+            .route("/bmcs/{name}", get(show))
+            .route("/bmcs/{name}/faults", put(set_faults))
+            .route("/bmcs/{name}/button", post(press))
+            .route("/bmcs/{name}/certificate", post(change_certificate))
+            .with_state(Arc::new(bmcs));
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            if let Err(error) = axum::serve(listener, router).await {
+                tracing::error!(%error, "the control interface stopped");
+            }
+        });
+        Ok(Self { address, _task: task })
+    }
+}
+
+fn described(bmc: &RedfishBmc) -> Value {
+    let systems: Vec<Value> = bmc
+        .systems
+        .iter()
+        .map(|system| {
+            json!({ "id": system.id, "serial": system.serial, "uuid": system.uuid, "mac": system.mac,
+                "seen": system.machine.look() })
+        })
+        .collect();
+    json!({ "name": bmc.name, "url": bmc.url(), "systems": systems, "counters": bmc.counters(),
+        "faults": bmc.faults() })
+}
+
+async fn list(State(fleet): State<Fleet>) -> Json<Value> {
+    Json(fleet.values().map(|bmc| json!({ "name": bmc.name, "url": bmc.url() })).collect())
+}
+
+async fn show(State(fleet): State<Fleet>, Path(name): Path<String>) -> Result<Json<Value>, StatusCode> {
+    fleet.get(&name).map(|bmc| Json(described(bmc))).ok_or(StatusCode::NOT_FOUND)
+}
+
+async fn set_faults(
+    State(fleet): State<Fleet>,
+    Path(name): Path<String>,
+    Json(faults): Json<Faults>,
+) -> Result<StatusCode, StatusCode> {
+    fleet.get(&name).ok_or(StatusCode::NOT_FOUND)?.set_faults(faults);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn set_all_faults(State(fleet): State<Fleet>, Json(faults): Json<Faults>) -> StatusCode {
+    for bmc in fleet.values() {
+        bmc.set_faults(faults.clone());
+    }
+    StatusCode::NO_CONTENT
+}
+
+async fn press(State(fleet): State<Fleet>, Path(name): Path<String>) -> Result<StatusCode, StatusCode> {
+    for system in &fleet.get(&name).ok_or(StatusCode::NOT_FOUND)?.systems {
+        system.machine.press_button();
+    }
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn change_certificate(
+    State(fleet): State<Fleet>,
+    Path(name): Path<String>,
+) -> Result<StatusCode, StatusCode> {
+    let bmc = fleet.get(&name).ok_or(StatusCode::NOT_FOUND)?;
+    bmc.change_certificate().map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
+    Ok(StatusCode::NO_CONTENT)
+}

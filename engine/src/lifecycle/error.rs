@@ -1,0 +1,219 @@
+//! The state `error`: waiting for the next look, or set aside.
+
+use muster_model::{
+    Duration,
+    host::{Cause, OpKind, Phase, Power, TestStage},
+};
+
+use super::{Rule, Step, backoff, turn::Turn};
+
+pub(super) fn backing_off(mut turn: Turn<'_>, acknowledged: bool) -> Step {
+    let due = acknowledged || turn.status.retry_at.is_none_or(|at| turn.now >= at);
+    if !due {
+        if let Some(at) = turn.status.retry_at {
+            turn.look_at(at);
+        }
+        let left = turn.status.retry_at.map(|at| turn.left(at)).unwrap_or_default();
+        return turn.stay(format!("next look in {left}"));
+    }
+    turn.ask_probe();
+    if turn.is_off_proved() {
+        let count = turn.status.backoff_count;
+        turn.rest();
+        return turn.go(Rule::Row(27), Phase::Idle, None, format!("off is proved after {count} waits"));
+    }
+    if turn.is_node_ready() {
+        return turn.serve(Rule::Row(27), "its node is Ready again, 1 lease renewed");
+    }
+    let not_joined = turn.node().is_some() && turn.joined().is_none();
+    if turn.is_on_twice() && not_joined && turn.off_refused().is_none() {
+        turn.begin(OpKind::Off, Cause::Recovery, "on without a node after a failure");
+        if turn.seen.boot_progress.as_ref().is_some_and(|progress| progress.os)
+            && let Some(op) = turn.op.as_mut()
+        {
+            op.os_seen = true;
+        }
+        let grace = turn.settings().limits.grace;
+        return turn.go(Rule::Row(27), Phase::Stopping, Some(grace), "on with 0 nodes joined; switched off");
+    }
+    // One reading is not two: a short wait for the second, once, before the long one.
+    let apart = turn.settings().limits.off_apart;
+    let undecided =
+        matches!(turn.power(), Some(Power::Off | Power::On)) && !turn.is_off_twice() && !turn.is_on_twice();
+    if undecided {
+        turn.look_in(apart);
+        return turn.stay("waiting for 2 readings that agree");
+    }
+    turn.status.backoff_count = turn.status.backoff_count.saturating_add(1);
+    let wait = backoff::delay(&turn.settings().limits, turn.name, turn.status.backoff_count);
+    let at = turn.now.saturating_add(wait);
+    turn.status.retry_at = Some(at);
+    turn.look_at(at);
+    turn.stay_by(Rule::Row(27), format!("its state is still not known; next look in {wait}"))
+}
+
+pub(super) fn quarantined(mut turn: Turn<'_>, acknowledged: Option<String>) -> Step {
+    if let Some(by) = acknowledged {
+        return release(turn, &format!("cleared by {by} after 1 acknowledgement"));
+    }
+    let reason = turn.status.quarantine.as_ref().map(|one| one.reason.clone()).unwrap_or_default();
+    let by_block = matches!(
+        reason.as_str(),
+        "CredentialsRefused" | "PasswordChangeRequired" | "CertificateMismatch" | "IdentityChanged"
+    );
+    if by_block && !turn.is_blocked() {
+        return release(turn, "a new version of its credential is there, 1 more try");
+    }
+    if turn.op.as_ref().is_some_and(|op| op.kind == OpKind::SelfTest) {
+        return self_test(turn);
+    }
+    let at = turn.status.quarantine.as_ref().map_or(turn.now, |one| one.probation_at);
+    if turn.is_blocked() {
+        return turn.stay("set aside until a new version of its credential is there; 0 calls are made");
+    }
+    if turn.now < at {
+        turn.look_at(at);
+        let left = turn.left(at);
+        return turn.stay(format!("set aside; self-test in {left}"));
+    }
+    if reason == "EnrolmentTimedOut" {
+        return release(turn, "1 more try to enrol it");
+    }
+    turn.ask_probe();
+    let Some(call) = turn.ladder().first().copied() else {
+        return turn.stay("0 of its drivers can switch it on for a self-test");
+    };
+    if !turn.is_off_proved() {
+        let apart = turn.settings().limits.off_apart;
+        turn.look_in(apart);
+        return turn.stay("the self-test waits for 2 readings of off");
+    }
+    if let Some(why) = turn.on_refused(call) {
+        return turn.stay(format!("the self-test waits: {why}"));
+    }
+    turn.begin(OpKind::SelfTest, Cause::Probation, "probation");
+    turn.call(call, turn.is_readable().then_some(Power::Off));
+    let limit = turn.settings().limits.power_confirm;
+    turn.stage(TestStage::PowerOn, limit);
+    let now = turn.now;
+    if let Some(op) = turn.op.as_mut() {
+        op.attempts = 1;
+        op.power_requested_at = Some(now);
+    }
+    turn.status.starts.push(now);
+    turn.stay_by(Rule::Row(28), "self-test, stage 1 of 3: power on")
+}
+
+/// Out of quarantine: at rest if off is proved, else to be looked at.
+fn release(mut turn: Turn<'_>, reason: &str) -> Step {
+    turn.status.quarantine = None;
+    turn.status.failures.clear();
+    turn.status.backoff_count = 0;
+    turn.status.last_error = None;
+    turn.op = None;
+    if turn.is_off_proved() {
+        turn.rest();
+        return turn.go(Rule::Row(28), Phase::Idle, None, reason);
+    }
+    turn.ask_probe();
+    turn.status.retry_at = Some(turn.now);
+    turn.go(Rule::Row(28), Phase::Backoff, None, reason)
+}
+
+impl Turn<'_> {
+    fn stage(&mut self, stage: TestStage, limit: Duration) {
+        let deadline = self.now.saturating_add(limit);
+        if let Some(op) = self.op.as_mut() {
+            op.stage = Some(stage);
+            op.stage_deadline = Some(deadline);
+        }
+        self.look_at(deadline);
+    }
+}
+
+/// On and off again, with the same proofs as the real thing.
+fn self_test(mut turn: Turn<'_>) -> Step {
+    turn.ask_probe();
+    let limits = &turn.settings().limits;
+    turn.look_in(limits.off_apart);
+    let (stage, requested, deadline, failed, sent) = match turn.op.as_ref() {
+        Some(op) => (
+            op.stage.unwrap_or(TestStage::ForceOff),
+            op.power_requested_at.unwrap_or(op.started),
+            op.stage_deadline.unwrap_or(turn.now),
+            op.failed.is_some(),
+            op.force_offs,
+        ),
+        None => return turn.stay("0 self-tests are under way"),
+    };
+    let late = turn.now >= deadline;
+    match stage {
+        TestStage::PowerOn => {
+            let up = match turn.power() {
+                Some(power) => power.is_up(),
+                None => !turn.is_readable() && turn.answered_since(requested),
+            };
+            if up {
+                turn.stage(TestStage::Boot, limits.boot);
+                return turn.stay_by(Rule::Row(28), "self-test, stage 2 of 3: it has power");
+            }
+            if late {
+                return test_failed(turn, "SelfTestNoPower", "stage 1 of 3: it did not switch on");
+            }
+        }
+        TestStage::Boot => {
+            if turn.os_since(requested) {
+                if turn.off_refused().is_none() {
+                    turn.ask_off();
+                    turn.stage(TestStage::PowerOff, limits.grace);
+                    return turn.stay_by(Rule::Row(28), "self-test, stage 3 of 3: asked to shut down");
+                }
+            } else if late {
+                turn.count_failure("SelfTestNoSystem", "stage 2 of 3: no operating system came up");
+                turn.stage(TestStage::ForceOff, limits.force_off);
+                return turn.stay_by(Rule::Row(28), "self-test failed in stage 2 of 3; to be switched off");
+            }
+            if late && turn.now.since(deadline) >= limits.grace {
+                return test_failed(turn, "SelfTestNotOff", "stage 3 of 3: it could not be switched off");
+            }
+        }
+        TestStage::PowerOff | TestStage::ForceOff => {
+            if turn.is_off_proved() {
+                return if failed {
+                    test_failed(turn, "SelfTestFailed", "off again after 1 failed self-test")
+                } else {
+                    release(turn, "1 self-test passed: on, booted and off again")
+                };
+            }
+            if stage == TestStage::PowerOff && late {
+                turn.stage(TestStage::ForceOff, limits.force_off);
+                return turn.stay_by(Rule::Row(28), "self-test, stage 3 of 3: to be forced off");
+            }
+            if stage == TestStage::ForceOff && late {
+                return test_failed(turn, "SelfTestNotOff", "stage 3 of 3: off was not proved");
+            }
+            if stage == TestStage::ForceOff
+                && sent == 0
+                && let Some(call) = turn.force_off(sent)
+                && turn.off_refused().is_none()
+            {
+                turn.send_force(call);
+                return turn.stay_by(Rule::Row(28), "self-test, stage 3 of 3: forced off");
+            }
+        }
+    }
+    turn.stay("1 self-test is under way")
+}
+
+fn test_failed(mut turn: Turn<'_>, reason: &str, message: &str) -> Step {
+    turn.count_failure(reason, message);
+    turn.op = None;
+    let probation = turn.settings().limits.probation;
+    let now = turn.now;
+    if let Some(quarantine) = &mut turn.status.quarantine {
+        quarantine.failed_tests = quarantine.failed_tests.saturating_add(1);
+        let doubled = probation.millis().saturating_mul(1 << quarantine.failed_tests.min(5));
+        quarantine.probation_at = now.saturating_add(Duration::from_millis(doubled));
+    }
+    turn.stay_by(Rule::Row(28), format!("set aside longer: {message}"))
+}

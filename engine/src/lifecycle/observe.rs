@@ -1,0 +1,352 @@
+//! What a look takes over from the evidence before anything is decided.
+//!
+//! A field changes only when something happened: a quiet host gives the same state again, and nothing is
+//! written.
+
+use muster_model::{
+    Duration, Known, Timestamp,
+    host::{
+        Admin, BlockCause, BmcBlocked, ConditionType, Phase, Power, PowerCall, PowerReading, Presence,
+        PresenceReading, State,
+    },
+};
+
+use super::{EffectKind, Leadership, Outcome, Performed, TroubleClass, turn::Turn};
+
+/// Starts and failures beyond this age no longer count.
+const DAY: Duration = Duration::from_hours(24);
+
+impl Turn<'_> {
+    pub(super) fn observe(&mut self) {
+        self.mend_clock();
+        self.observe_power();
+        self.observe_presence();
+        self.observe_node();
+        self.observe_bmc();
+        self.observe_people();
+        self.prune();
+    }
+
+    /// A clock that went back: everything stored is moved back with it, so that no wait becomes longer
+    /// than its limit and none is cut short.
+    fn mend_clock(&mut self) {
+        let ahead = self.status.phase_since.since(self.now);
+        if ahead == Duration::ZERO {
+            return;
+        }
+        let back = |time: &mut Timestamp| *time = time.saturating_sub(ahead);
+        let status = &mut self.status;
+        back(&mut status.phase_since);
+        back(&mut status.state_since);
+        for time in [
+            &mut status.power_action_time,
+            &mut status.boot_time,
+            &mut status.join_time,
+            &mut status.deadline,
+            &mut status.overdue_since,
+            &mut status.paused_since,
+            &mut status.off_proved_at,
+            &mut status.serving_since,
+            &mut status.off_since,
+            &mut status.not_ready_since,
+            &mut status.retry_at,
+            &mut status.held_until,
+            &mut status.unexpected_on_since,
+            &mut status.drain_retry_at,
+            &mut status.wake_proved_at,
+            &mut status.bmc_reset_at,
+        ] {
+            time.as_mut().map(back);
+        }
+        status.starts.iter_mut().for_each(back);
+        status.failures.iter_mut().for_each(|failure| back(&mut failure.at));
+        if let Some(quarantine) = &mut status.quarantine {
+            back(&mut quarantine.since);
+            back(&mut quarantine.probation_at);
+        }
+        if let Known::Value { value, at } = &mut status.power {
+            back(&mut value.since);
+            back(at);
+        }
+        if let Some(presence) = &mut status.presence {
+            back(&mut presence.since);
+        }
+        if let Some(op) = &mut self.op {
+            for time in [
+                &mut op.boot_deadline,
+                &mut op.drain_deadline,
+                &mut op.stage_deadline,
+                &mut op.power_requested_at,
+                &mut op.last_sent_at,
+                &mut op.asked_off_at,
+            ] {
+                time.as_mut().map(back);
+            }
+            back(&mut op.started);
+            if let Some(pending) = &mut op.pending {
+                back(&mut pending.at);
+            }
+        }
+    }
+
+    fn observe_power(&mut self) {
+        match (&self.seen.power, &self.status.power) {
+            (Known::Value { value: seen, at }, Known::Value { value: stored, .. })
+                if seen.power == stored.power && seen.driver == stored.driver && stored.since <= *at => {}
+            (Known::Value { value: seen, at }, _) => {
+                let reading = PowerReading { power: seen.power, driver: seen.driver, since: *at };
+                self.status.power = Known::Value { value: reading, at: *at };
+            }
+            (Known::Unknown { .. }, Known::Unknown { .. }) => {}
+            (Known::Unknown { why, since }, Known::Value { .. }) => {
+                self.status.power = Known::Unknown { why: why.clone(), since: *since };
+            }
+        }
+        let up = self.power().is_some_and(Power::is_up)
+            || self.presence() == Some(Presence::Answers)
+            || self.is_lease_fresh();
+        if up {
+            self.status.off_proved_at = None;
+        }
+        if self.is_stuck() {
+            self.condition(
+                ConditionType::BmcStuck,
+                Some(true),
+                "TurningTooLong",
+                "the BMC has said turning-on or turning-off for too long; its readings count as unknown",
+            );
+        } else {
+            self.condition(ConditionType::BmcStuck, Some(false), "Settled", "");
+        }
+    }
+
+    fn observe_presence(&mut self) {
+        let Known::Value { value, at } = &self.seen.presence else {
+            self.status.presence = None;
+            return;
+        };
+        let same = self.status.presence.is_some_and(|one| one.presence == *value && one.since <= *at);
+        if !same {
+            self.status.presence = Some(PresenceReading { presence: *value, since: *at });
+        }
+    }
+
+    fn observe_node(&mut self) {
+        let Some(node) = self.node() else { return };
+        let (name, ready) = node.map_or((None, false), |node| (Some(node.name.clone()), node.ready));
+        let fine = self.is_node_fine();
+        self.status.node_ready = ready && fine;
+        if name.is_some() {
+            self.status.kubernetes_node = name;
+        }
+        if self.status.state != State::Ready || fine {
+            self.status.not_ready_since = None;
+        } else if self.status.not_ready_since.is_none() {
+            self.status.not_ready_since = Some(self.now);
+        }
+    }
+
+    fn observe_bmc(&mut self) {
+        match &self.seen.bmc {
+            Known::Value { value, .. } => {
+                self.status.bmc_reachable = true;
+                let stored = self.status.identity.as_ref();
+                let serial = |one: &muster_model::host::HostIdentity| one.serial.clone();
+                match (stored.and_then(serial), serial(&value.identity)) {
+                    (Some(known), Some(found)) if known != found => {
+                        let message = format!("serial {found} answers where {known} was registered");
+                        self.block(BlockCause::IdentityChanged, &message);
+                    }
+                    (None, Some(_)) => self.status.identity = Some(value.identity.clone()),
+                    (_, _) => {}
+                }
+                self.condition(ConditionType::BmcReachable, Some(true), "Answers", "");
+            }
+            Known::Unknown { why, .. } => match why.class {
+                TroubleClass::NotTried => {}
+                TroubleClass::Unreachable => {
+                    self.status.bmc_reachable = false;
+                    self.condition(ConditionType::BmcReachable, Some(false), "Unreachable", &why.message);
+                }
+                TroubleClass::Blocked(cause) => {
+                    self.status.bmc_reachable = false;
+                    if why.credential_version == self.settings().credential_version {
+                        self.block(cause, &why.message);
+                    }
+                }
+            },
+        }
+        let lifted = self
+            .status
+            .bmc_blocked
+            .as_ref()
+            .is_some_and(|blocked| blocked.credential_version != self.settings().credential_version);
+        if lifted {
+            self.status.bmc_blocked = None;
+            self.condition(ConditionType::BmcBlocked, Some(false), "NewCredential", "");
+        }
+    }
+
+    fn block(&mut self, cause: BlockCause, message: &str) {
+        if self.status.bmc_blocked.is_some() {
+            return;
+        }
+        let version = self.settings().credential_version;
+        self.status.bmc_blocked = Some(BmcBlocked {
+            cause,
+            message: message.to_owned(),
+            since: self.now,
+            credential_version: version,
+        });
+        self.condition(ConditionType::BmcBlocked, Some(true), cause.as_str(), message);
+        self.condition(ConditionType::BmcReachable, Some(false), cause.as_str(), message);
+    }
+
+    fn observe_people(&mut self) {
+        let settings = self.settings();
+        self.status.observed_generation = settings.generation;
+        let held = settings.hold.as_ref().filter(|hold| hold.is_active(self.now));
+        match held {
+            Some(hold) => self.condition(ConditionType::Held, Some(true), "ByHand", &hold.reason),
+            None => self.condition(ConditionType::Held, Some(false), "Released", ""),
+        }
+        let resting = settings.admin != Admin::Normal;
+        self.condition(
+            ConditionType::Maintenance,
+            Some(resting),
+            if resting { "ByHand" } else { "Over" },
+            settings.admin.as_str(),
+        );
+    }
+
+    /// A person has seen to the host since the last time; says so once.
+    pub(super) fn take_acknowledgement(&mut self) -> Option<String> {
+        let ack = self.settings().acknowledgement.as_ref()?;
+        if self.status.acknowledged.is_some_and(|last| last >= ack.at) {
+            return None;
+        }
+        self.status.acknowledged = Some(ack.at);
+        self.status.held_until = None;
+        self.condition(ConditionType::UnexpectedOff, Some(false), "Acknowledged", &ack.reason);
+        if !self.is_readable() {
+            // Nobody else can say whether a machine without a BMC is off.
+            self.status.off_proved_at = Some(self.now);
+        }
+        self.condition(ConditionType::CannotForceOff, Some(false), "Acknowledged", &ack.reason);
+        if self.status.bmc_blocked.take().is_some() {
+            // Another machine or certificate may be right: it is learnt anew.
+            self.status.identity = None;
+            self.condition(ConditionType::BmcBlocked, Some(false), "Acknowledged", &ack.reason);
+        }
+        Some(ack.by.clone())
+    }
+
+    fn prune(&mut self) {
+        let (now, window) = (self.now, self.settings().limits.failure_window);
+        if self.status.starts.iter().any(|at| now.since(*at) >= DAY) {
+            self.status.starts.retain(|at| now.since(*at) < DAY);
+        }
+        if self.status.phase != Phase::Quarantined {
+            self.status.failures.retain(|failure| now.since(failure.at) < window);
+        }
+    }
+
+    /// Settles the announced power call: done, refused, lost, or never sent because its process died.
+    pub(super) fn settle(&mut self) {
+        let limits = &self.settings().limits;
+        if let Leadership::Leader { lease_left, .. } = self.seen.leadership
+            && lease_left < limits.call.saturating_add(limits.lease_margin)
+        {
+            self.no_calls =
+                Some(format!("{lease_left} are left of the leader's lease, too little for a call"));
+        }
+        if self.is_blocked() {
+            self.no_calls = Some("0 calls go to a BMC that refuses us".into());
+        }
+        if self.settings().drivers.is_empty() {
+            self.no_calls = Some("it has 0 power drivers".into());
+        }
+        let Some(op) = self.op.as_mut() else { return };
+        if let Leadership::Leader { epoch, .. } = self.seen.leadership {
+            op.epoch = epoch;
+        }
+        let Some(pending) = op.pending.clone() else { return };
+        let is_ours = |id: &str, seq: u32| id == op.id && seq == pending.seq;
+        match &self.seen.performed {
+            Performed::Running { op: id, seq } if is_ours(id, *seq) => {
+                self.no_calls = Some("1 power call is under way".into());
+            }
+            Performed::Ended { op: id, seq, outcome } if is_ours(id, *seq) => {
+                op.pending = None;
+                match outcome {
+                    Outcome::Accepted => {
+                        if matches!(pending.call, PowerCall::SetBoot { .. }) {
+                            op.boot_set = true;
+                        }
+                    }
+                    Outcome::Unknown => {}
+                    Outcome::Refused { reason, message } => {
+                        self.refused = Some((reason, message.clone()));
+                    }
+                }
+            }
+            Performed::Nothing | Performed::Running { .. } | Performed::Ended { .. } => {
+                self.resume(pending.call, pending.at);
+            }
+        }
+    }
+
+    /// Nobody knows whether the call was sent. What may be repeated is asked for again once a reading
+    /// made after it says that it is still needed; anything else is left to its deadline.
+    fn resume(&mut self, call: PowerCall, at: Timestamp) {
+        let read_since = matches!(&self.seen.power, Known::Value { at: read, .. } if *read > at);
+        let power = self.power().filter(|_| read_since);
+        let (needed, expects) = match call {
+            PowerCall::SetBoot { .. } => (Some(true), None),
+            PowerCall::WolBurst { .. } if !self.is_readable() => (Some(!self.answered_since(at)), None),
+            PowerCall::PowerOn { .. } | PowerCall::WolBurst { .. } => {
+                (power.map(|power| power == Power::Off), Some(Power::Off))
+            }
+            PowerCall::GracefulOff { .. } if !self.is_readable() => (Some(self.is_up()), None),
+            PowerCall::GracefulOff { .. } | PowerCall::ForceOff { .. } => {
+                (power.map(|power| power == Power::On), Some(Power::On))
+            }
+            PowerCall::PowerCycle { .. } | PowerCall::ResetBmc { .. } => (Some(false), None),
+        };
+        let Some(needed) = needed else {
+            self.ask_probe();
+            self.no_calls = Some("1 power call was announced, and a reading must settle it".into());
+            return;
+        };
+        let refused = if call.is_off() {
+            self.off_refused().is_some()
+        } else {
+            self.no_calls.is_some() || (needed && !call.is_repeatable())
+        };
+        if needed && call.is_repeatable() && !refused {
+            self.repeat_call(call, expects);
+        } else if let Some(op) = self.op.as_mut() {
+            op.pending = None;
+        }
+    }
+
+    /// Restarts a BMC that has been stuck, where that is allowed, at most once a day. The time is stored
+    /// before the call, so that it is not made twice.
+    pub(super) fn reset_stuck_bmc(&mut self) {
+        let recent = self.status.bmc_reset_at.is_some_and(|at| self.now.since(at) < DAY);
+        let allowed = self.settings().policy.reset_bmc.is_allowed();
+        if self.is_stuck() && allowed && !recent && self.no_calls.is_none() {
+            let driver = self.first(|abilities| abilities.read_power).unwrap_or(0);
+            self.status.bmc_reset_at = Some(self.now);
+            self.ask(EffectKind::Power(PowerCall::ResetBmc { driver }));
+            self.no_calls = Some("1 restart of its BMC is under way".into());
+        }
+    }
+
+    /// Reads the machine, unless nobody may talk to it.
+    pub(super) fn ask_probe(&mut self) {
+        if !self.is_blocked() && self.settings().admin != Admin::Disabled {
+            self.ask(EffectKind::Probe { driver: None });
+        }
+    }
+}

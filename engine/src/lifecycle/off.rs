@@ -1,0 +1,290 @@
+//! The state `off`: enrolling, idle, reserved.
+
+use muster_model::host::{
+    Cause, ConditionType, DriverKind, NodeAtOff, OnUnexpectedOn, OpKind, Phase, PowerCall,
+};
+
+use super::{BootNeed, Cordon, EffectKind, Rule, Step, rules::Want, turn::Turn};
+
+pub(super) fn enrolling(mut turn: Turn<'_>) -> Step {
+    turn.ask_probe();
+    if turn.is_off_proved() {
+        turn.rest();
+        return turn.go(Rule::Row(2), Phase::Idle, None, "the probe succeeded and 2 readings say off");
+    }
+    if turn.is_up() || turn.is_lease_fresh() {
+        if turn.is_node_ready() {
+            return turn.serve(Rule::Row(3), "it was registered while on, and 1 node of it is Ready");
+        }
+        // Nobody asked for it to be on: it is left alone, for as long as it takes.
+        turn.status.deadline = None;
+        turn.condition(
+            ConditionType::UnexpectedOn,
+            Some(true),
+            "OnAtEnrolment",
+            "it was registered while on, and no node of it has joined",
+        );
+        return turn.stay_by(Rule::Row(3), "it is on and 0 nodes of it have joined; left alone");
+    }
+    if turn.is_overdue() {
+        let limit = turn.settings().limits.enrol;
+        let text = format!("no probe succeeded within {limit}");
+        turn.count_failure("EnrolmentTimedOut", &text);
+        return turn.quarantine(Rule::Row(25), "EnrolmentTimedOut", &text);
+    }
+    let apart = turn.settings().limits.off_apart;
+    turn.look_in(apart);
+    turn.stay("waiting for 2 readings that agree")
+}
+
+pub(super) fn idle(mut turn: Turn<'_>) -> Step {
+    turn.mark_node_off();
+    if turn.is_off_proved() && turn.status.off_proved_at.is_none() {
+        turn.status.off_proved_at = Some(turn.now);
+    }
+    let up = turn.is_on_twice() || turn.is_lease_fresh() || (turn.is_up() && !turn.is_readable());
+    match turn.want() {
+        Want::On(cause, reason) => {
+            if turn.is_node_ready() {
+                return adopt(turn);
+            }
+            match turn.wake_refused(&cause) {
+                Some((why, again)) => {
+                    if let Some(again) = again {
+                        turn.look_at(again);
+                    }
+                    return turn.stay(format!("{why}; asked for: {reason}"));
+                }
+                None => return reserve(turn, cause, &reason),
+            }
+        }
+        Want::Off(_, _) | Want::Nothing(_) => {}
+    }
+    if up {
+        return unexpected_on(turn);
+    }
+    if turn.power() == Some(muster_model::host::Power::Off) {
+        turn.status.unexpected_on_since = None;
+        turn.condition(ConditionType::UnexpectedOn, Some(false), "Off", "");
+    }
+    match turn.want() {
+        Want::Nothing(why) => turn.stay(why),
+        Want::On(_, _) | Want::Off(_, _) => turn.stay("it is off, as wanted by 1 request"),
+    }
+}
+
+/// Drift: it should be off and is on.
+fn unexpected_on(mut turn: Turn<'_>) -> Step {
+    if turn.is_node_ready() {
+        return adopt(turn);
+    }
+    let since = *turn.status.unexpected_on_since.get_or_insert(turn.now);
+    turn.condition(
+        ConditionType::UnexpectedOn,
+        Some(true),
+        "SwitchedOnByHand",
+        "it was switched on by somebody else, or power came back",
+    );
+    let wait = turn.settings().limits.leave_on;
+    let end = since.saturating_add(wait);
+    if turn.now < end {
+        let left = turn.left(end);
+        turn.look_at(end);
+        return turn
+            .stay_by(Rule::Drift(6), format!("it is on although not wanted; left alone for {left} more"));
+    }
+    match turn.settings().policy.on_unexpected_on {
+        OnUnexpectedOn::Adopt => {
+            turn.stay_by(Rule::Drift(6), format!("on for more than {wait} without a node; left on by policy"))
+        }
+        OnUnexpectedOn::EnforceOff => {
+            if let Some(why) = turn.off_refused() {
+                return turn.stay_by(Rule::Drift(6), format!("to be switched off by policy, but {why}"));
+            }
+            let text = format!("on for more than {wait} without a node; switched off by policy");
+            turn.begin(OpKind::Off, Cause::Drift, &text);
+            let grace = turn.settings().limits.grace;
+            turn.ask_off();
+            turn.go(Rule::Drift(6), Phase::Stopping, Some(grace), text)
+        }
+    }
+}
+
+/// Drift: it should be off, and its node serves.
+fn adopt(mut turn: Turn<'_>) -> Step {
+    turn.status.unexpected_on_since = None;
+    if turn.seen.pool.below_max {
+        turn.condition(ConditionType::UnexpectedOn, Some(false), "Adopted", "");
+        return turn.serve(Rule::Drift(7), "switched on by somebody else; 1 Ready node is adopted");
+    }
+    turn.condition(ConditionType::UnexpectedOn, Some(true), "PoolAtMaximum", "its pool has no room for it");
+    turn.condition(ConditionType::Surplus, Some(true), "PoolAtMaximum", "its pool has no room for it");
+    turn.status.serving_since = Some(turn.now);
+    let id = format!("{}-surplus", turn.name);
+    turn.status.cordoned_by = Some(id);
+    turn.ask(EffectKind::Cordon);
+    turn.go(Rule::Drift(7), Phase::Degraded, None, "1 more than its pool's maximum; kept cordoned")
+}
+
+fn reserve(mut turn: Turn<'_>, cause: Cause, reason: &str) -> Step {
+    turn.begin(OpKind::On, cause, reason);
+    turn.ask(EffectKind::Reserve);
+    let limit = turn.settings().limits.reserve;
+    turn.go(Rule::Row(4), Phase::Reserved, Some(limit), format!("claimed for 1 power-on: {reason}"))
+}
+
+pub(super) fn reserved(mut turn: Turn<'_>) -> Step {
+    if turn.power().is_some_and(muster_model::host::Power::is_up) {
+        return turn.adopt_power(Rule::Row(6));
+    }
+    if !matches!(turn.want(), Want::On(_, _)) {
+        turn.release();
+        turn.op = None;
+        return turn.go(Rule::Row(4), Phase::Idle, None, "the wish was withdrawn with 0 calls made");
+    }
+    if turn.is_overdue() {
+        turn.release();
+        turn.op = None;
+        let limit = turn.settings().limits.reserve;
+        return turn.go(Rule::Row(4), Phase::Idle, None, format!("nothing was done within {limit}"));
+    }
+    let limit = turn.settings().limits.prepare;
+    turn.prepare_boot();
+    turn.go(Rule::Row(5), Phase::PreparingBoot, Some(limit), format!("preparing to boot within {limit}"))
+}
+
+impl Turn<'_> {
+    /// Sets the boot device if a profile asks for it and a driver can.
+    pub(super) fn prepare_boot(&mut self) {
+        let driver = self.first(|abilities| abilities.boot_once);
+        let needed = self.settings().boot == BootNeed::Profile;
+        let Some(op) = self.op.as_mut() else { return };
+        match driver {
+            Some(driver) if needed && !op.boot_set => {
+                if self.no_calls.is_none() && op.pending.is_none() {
+                    self.call(PowerCall::SetBoot { driver }, None);
+                }
+            }
+            Some(_) | None => op.boot_set = true,
+        }
+    }
+
+    /// It is on already: nothing is sent.
+    pub(super) fn adopt_power(mut self, rule: Rule) -> Step {
+        let limit = self.settings().limits.boot;
+        let deadline = self.now.saturating_add(limit);
+        if let Some(op) = self.op.as_mut() {
+            op.adopted = op.power_requested_at.is_none();
+            op.pending = None;
+            op.boot_deadline = Some(deadline);
+        }
+        self.status.boot_time = Some(self.now);
+        self.go_until(rule, Phase::Powered, Some(deadline), "on already, 0 calls sent; recorded as adopted")
+    }
+
+    /// The end of a way off.
+    pub(super) fn rest(&mut self) {
+        self.status.off_proved_at = Some(self.now);
+        self.status.off_since = Some(self.now);
+        self.status.serving_since = None;
+        self.status.backoff_count = 0;
+        self.status.retry_at = None;
+        self.status.unexpected_on_since = None;
+        self.op = None;
+        self.condition(ConditionType::UnexpectedOn, Some(false), "Off", "");
+        self.condition(ConditionType::CannotForceOff, Some(false), "Off", "");
+        self.condition(ConditionType::NodeLost, Some(false), "Off", "");
+        self.condition(ConditionType::Surplus, Some(false), "Off", "");
+        self.condition(ConditionType::DrainBlocked, Some(false), "Off", "");
+        self.mark_node_off();
+    }
+
+    /// What the pool wants to become of the node of a host that is off. Asked for until it is seen.
+    pub(super) fn mark_node_off(&mut self) {
+        if !self.is_off_proved() {
+            return;
+        }
+        let Some(Some(node)) = self.node() else { return };
+        let marked = node.off_taint;
+        match self.settings().policy.node_at_off {
+            NodeAtOff::KeepTainted if !marked => self.ask(EffectKind::TaintOff),
+            NodeAtOff::Delete if self.pods().is_some_and(|pods| pods.total() == 0) => {
+                self.ask(EffectKind::DeleteNode);
+            }
+            NodeAtOff::KeepTainted | NodeAtOff::Delete | NodeAtOff::Leave => {}
+        }
+    }
+
+    /// The node serves: labels, cordon and taints are put right, and asked for until they are seen.
+    pub(super) fn serve(mut self, rule: Rule, reason: impl Into<String>) -> Step {
+        let now = self.now;
+        let waked = self.op.as_ref().is_some_and(|op| op.kind == OpKind::On && !op.adopted);
+        let wol = self.settings().drivers.iter().any(|driver| driver.kind == DriverKind::Wol);
+        if waked && wol {
+            self.status.wake_proved_at = Some(now);
+        }
+        if let Some(by) = self.joined() {
+            let boot_id = self.node().flatten().and_then(|node| node.boot_id.clone());
+            self.status.boot_proof = Some(muster_model::host::BootProof { boot_id, at: now, by });
+        }
+        self.status.join_time = Some(now);
+        self.status.serving_since = Some(now);
+        self.status.not_ready_since = None;
+        self.status.backoff_count = 0;
+        self.status.retry_at = None;
+        self.status.last_error = None;
+        self.status.unexpected_on_since = None;
+        self.op = None;
+        for kind in [
+            ConditionType::NodeLost,
+            ConditionType::UnexpectedOff,
+            ConditionType::UnexpectedOn,
+            ConditionType::BootFailed,
+            ConditionType::CannotForceOff,
+        ] {
+            self.condition(kind, Some(false), "Serving", "");
+        }
+        self.dress_node();
+        self.go(rule, Phase::Serving, None, reason)
+    }
+
+    /// What a serving node should look like. Asked for until it is seen, whoever died in between.
+    pub(super) fn dress_node(&mut self) {
+        let Some(Some(node)) = self.node() else { return };
+        let node = node.clone();
+        if !node.labels_complete {
+            self.ask(EffectKind::ApplyLabels);
+        }
+        if node.startup_taint {
+            self.ask(EffectKind::RemoveStartupTaint);
+        }
+        if node.off_taint {
+            self.ask(EffectKind::RemoveOffTaint);
+        }
+        if node.out_of_service {
+            self.ask(EffectKind::RemoveOutOfServiceTaint);
+        }
+        let surplus = muster_model::host::is_true(&self.status.conditions, ConditionType::Surplus);
+        match node.cordon {
+            Cordon::Ours { .. } if !surplus => self.ask(EffectKind::Uncordon),
+            Cordon::None if surplus => self.ask(EffectKind::Cordon),
+            Cordon::None => self.status.cordoned_by = None,
+            Cordon::Ours { .. } | Cordon::Foreign => {}
+        }
+    }
+
+    /// Asks the machine to shut down if it can be asked; the answer is awaited in `stopping`.
+    pub(super) fn ask_off(&mut self) {
+        let boot_id = self.node().flatten().and_then(|node| node.boot_id.clone());
+        if boot_id.is_some() {
+            self.status.boot_id_at_off = boot_id;
+        }
+        let Some(call) = self.graceful_off() else { return };
+        let expects = self.is_readable().then_some(muster_model::host::Power::On);
+        self.call(call, expects);
+        let now = self.now;
+        if let Some(op) = self.op.as_mut() {
+            op.asked_off_at = Some(now);
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! The state `ready`: serving, degraded, lost.
+
+use muster_model::host::{
+    Cause, ConditionType, DriverKind, OnUnexpectedOff, OpKind, Phase, Power, PowerCall, is_true,
+};
+
+use super::{EffectKind, Rule, Step, rules::Want, turn::Turn};
+
+pub(super) fn serving(mut turn: Turn<'_>) -> Step {
+    if turn.is_off_proved() {
+        return unexpected_off(turn);
+    }
+    let disagrees = turn.is_off_twice() && turn.is_lease_fresh();
+    turn.condition(
+        ConditionType::PowerReadingDisagrees,
+        Some(disagrees),
+        if disagrees { "LeaseIsFresh" } else { "Agrees" },
+        if disagrees { "the BMC says off while the kubelet keeps renewing its lease" } else { "" },
+    );
+    if disagrees && !turn.is_blocked() {
+        let second =
+            turn.settings().drivers.iter().enumerate().skip(1).find(|(_, one)| one.abilities.read_power);
+        let driver = second.map(|(index, _)| index);
+        turn.ask(EffectKind::Probe { driver });
+    }
+    if let Some((rule, reason)) = lost(&mut turn) {
+        let limit = turn.settings().limits.lost;
+        return turn.go(rule, Phase::Lost, Some(limit), reason);
+    }
+    turn.dress_node();
+    let fine = turn.is_node_fine();
+    let unreachable =
+        turn.is_blocked() || (!turn.status.bmc_reachable && turn.is_readable() && turn.power().is_none());
+    let surplus = is_true(&turn.status.conditions, ConditionType::Surplus);
+    if turn.from == Phase::Serving && unreachable && fine {
+        return turn.go(
+            Rule::Row(14),
+            Phase::Degraded,
+            None,
+            "0 answers from its BMC while its node is fine",
+        );
+    }
+    if turn.from == Phase::Degraded && !unreachable && fine && surplus && turn.seen.pool.below_max {
+        turn.condition(ConditionType::Surplus, Some(false), "RoomInPool", "");
+        turn.condition(ConditionType::UnexpectedOn, Some(false), "Adopted", "");
+        turn.dress_node();
+        return turn.go(Rule::Row(14), Phase::Serving, None, "its pool has room for 1 more");
+    }
+    if turn.from == Phase::Degraded && !unreachable && fine && !surplus {
+        return turn.go(Rule::Row(14), Phase::Serving, None, "its BMC answers again, 1 reading");
+    }
+    match turn.want() {
+        Want::Off(cause, reason) => stand_down(turn, cause, &reason, disagrees),
+        Want::On(_, _) | Want::Nothing(_) if disagrees => turn.stay_by(
+            Rule::Drift(2),
+            "the BMC says off, and 1 kubelet renews its lease; the kubelet is believed",
+        ),
+        Want::On(_, why) | Want::Nothing(why) => turn.stay(format!("1 node serves; {why}")),
+    }
+}
+
+/// The node of a ready host has been away for too long.
+fn lost(turn: &mut Turn<'_>) -> Option<(Rule, String)> {
+    turn.node()?; // unknown is not lost
+    let limits = &turn.settings().limits;
+    let since = turn.status.not_ready_since?;
+    let end = since.saturating_add(limits.not_ready);
+    if turn.now < end {
+        turn.look_at(end);
+        return None;
+    }
+    let away = turn.now.since(since);
+    turn.condition(
+        ConditionType::NodeLost,
+        Some(true),
+        "NotReady",
+        "its node does not report; nothing proves that the machine is off",
+    );
+    let (rule, power) = match turn.power() {
+        Some(power) => (Rule::Row(15), power.as_str()),
+        None => (Rule::Drift(5), "unknown"),
+    };
+    Some((rule, format!("its node has been away for {away}, power {power}")))
+}
+
+pub(super) fn lost_node(mut turn: Turn<'_>) -> Step {
+    if turn.is_off_proved() {
+        return unexpected_off(turn);
+    }
+    if turn.is_node_fine() {
+        turn.op = None;
+        turn.condition(ConditionType::NodeLost, Some(false), "Ready", "");
+        turn.dress_node();
+        return turn.go(Rule::Row(15), Phase::Serving, None, "its node is Ready again, 1 lease renewed");
+    }
+    if turn.is_overdue() {
+        let limit = turn.settings().limits.lost;
+        return give_up(turn, "NodeLost", &format!("its node did not come back within {limit}"));
+    }
+    let cycled = turn.op.as_ref().is_some_and(|op| op.cycled);
+    let driver = turn.first(|abilities| abilities.cycle);
+    if let (Some(driver), false, true) = (driver, cycled, turn.settings().policy.cycle_lost.is_allowed()) {
+        // Never on a machine whose node may only be hidden from us.
+        let silent = turn.is_lease_silent() == Some(true);
+        if silent && turn.power() == Some(Power::On) && turn.off_refused().is_none() && turn.op.is_none() {
+            turn.begin(OpKind::Cycle, Cause::Recovery, "its node is lost");
+            turn.call(PowerCall::PowerCycle { driver }, Some(Power::On));
+            if let Some(op) = turn.op.as_mut() {
+                op.cycled = true;
+            }
+            return turn.stay_by(Rule::Row(15), "1 power cycle, as its pool allows; 0 pods are left on it");
+        }
+    }
+    turn.ask_probe();
+    let left = turn.status.deadline.map(|deadline| turn.left(deadline)).unwrap_or_default();
+    turn.stay(format!("its node is away; {left} left to come back"))
+}
+
+/// It cannot be brought to a known state.
+pub(super) fn give_up(mut turn: Turn<'_>, reason: &str, message: &str) -> Step {
+    turn.free_pods_if_proved();
+    turn.fail(Rule::Row(24), reason, message)
+}
+
+/// Drift: it should be on and is proved off.
+pub(super) fn unexpected_off(mut turn: Turn<'_>) -> Step {
+    turn.free_pods_if_proved();
+    let wanted_off = matches!(turn.want(), Want::Off(_, _));
+    let policy = turn.settings().policy.on_unexpected_off;
+    let cause = Cause::Drift;
+    let refused = turn.wake_refused(&cause).is_some();
+    let hold = turn.settings().limits.hold_after_off;
+    turn.status.boot_id_at_off =
+        turn.node().flatten().and_then(|node| node.boot_id.clone()).or(turn.status.boot_id_at_off.take());
+    turn.op = None;
+    if wanted_off {
+        turn.rest();
+        return turn.go(Rule::Drift(1), Phase::Idle, None, "it went off by itself, as 1 request wanted");
+    }
+    if let Some(intent) = &turn.seen.intent {
+        turn.status.spent_intent = Some(intent.id.clone());
+    }
+    match policy {
+        OnUnexpectedOff::Restart if !refused => {
+            turn.rest();
+            turn.status.spent_intent = None;
+            turn.begin(OpKind::On, cause, "switched off by somebody else");
+            turn.ask(EffectKind::Reserve);
+            let limit = turn.settings().limits.reserve;
+            turn.go(
+                Rule::Drift(1),
+                Phase::Reserved,
+                Some(limit),
+                "2 readings say off; switched on again by policy",
+            )
+        }
+        OnUnexpectedOff::Adopt => {
+            turn.ask(EffectKind::ReleaseReservation);
+            turn.rest();
+            turn.go(Rule::Drift(1), Phase::Idle, None, "2 readings say off; taken as off by policy")
+        }
+        OnUnexpectedOff::Hold | OnUnexpectedOff::Restart => {
+            turn.ask(EffectKind::ReleaseReservation);
+            turn.rest();
+            turn.status.held_until = Some(turn.now.saturating_add(hold));
+            turn.condition(
+                ConditionType::UnexpectedOff,
+                Some(true),
+                "SwitchedOffByHand",
+                "it was switched off by somebody else; it stays off until acknowledged or the hold ends",
+            );
+            turn.go(Rule::Drift(1), Phase::Idle, None, format!("2 readings say off; left off for {hold}"))
+        }
+    }
+}
+
+/// Why a host may not be stood down now.
+fn stand_down_refused(turn: &mut Turn<'_>, cause: &Cause, disagrees: bool) -> Option<String> {
+    let keeps_power = *cause == Cause::Deletion && turn.seen.deletion == super::Deletion::Requested;
+    if disagrees {
+        return Some("its 2 signals about power disagree".into());
+    }
+    if !keeps_power && turn.is_blocked() {
+        return Some("0 calls go to its BMC, so it could not be switched off".into());
+    }
+    if !keeps_power && turn.is_readable() && turn.power() != Some(Power::On) {
+        return Some("0 fresh readings say that it is on, so it could not be switched off safely".into());
+    }
+    if !keeps_power && turn.graceful_off().is_none() && turn.force_off(0).is_none() {
+        return Some("0 of its drivers can switch it off".into());
+    }
+    if turn.pods().is_none() {
+        return Some("0 answers about its pods; unknown is not empty".into());
+    }
+    if let Some(again) = turn.status.drain_retry_at.filter(|again| turn.now < *again) {
+        turn.look_at(again);
+        return Some(format!("the last drain was given up; the next in {}", turn.left(again)));
+    }
+    if !cause.is_automatic() {
+        return None;
+    }
+    let limits = &turn.settings().limits;
+    let since = turn.status.serving_since.unwrap_or(turn.status.phase_since);
+    let end = since.saturating_add(limits.min_on);
+    if turn.now < end {
+        turn.look_at(end);
+        return Some(format!("it has served for less than {}", limits.min_on));
+    }
+    if turn.seen.pool.last_in_rack {
+        return Some("it is the last 1 of its rack, and its pool asks for spread".into());
+    }
+    let wol_only = turn.settings().drivers.iter().any(|driver| driver.kind == DriverKind::Wol)
+        && !turn
+            .settings()
+            .drivers
+            .iter()
+            .any(|driver| driver.kind != DriverKind::Wol && driver.abilities.on);
+    if wol_only && turn.status.wake_proved_at.is_none() {
+        return Some("it wakes by magic packet only and has been woken 0 times so far".into());
+    }
+    None
+}
+
+fn stand_down(mut turn: Turn<'_>, cause: Cause, reason: &str, disagrees: bool) -> Step {
+    if let Some(why) = stand_down_refused(&mut turn, &cause, disagrees) {
+        return turn.stay(format!("not stood down: {why}"));
+    }
+    turn.begin(OpKind::Off, cause, reason);
+    turn.status.cordoned_by = turn.op.as_ref().map(|op| op.id.clone());
+    turn.ask(EffectKind::Cordon);
+    let limit = turn.settings().limits.cordon;
+    turn.go(Rule::Row(16), Phase::Cordoned, Some(limit), format!("stood down, 1 cordon: {reason}"))
+}
+
+impl Turn<'_> {
+    /// Kubernetes may take the pods of a machine as gone only if off is proved.
+    pub(super) fn free_pods_if_proved(&mut self) {
+        let remain = self.pods().is_some_and(|pods| pods.total() > 0);
+        let present = matches!(self.node(), Some(Some(_)));
+        if remain && present && self.is_off_proved() && self.settings().policy.out_of_service.is_allowed() {
+            self.ask(EffectKind::OutOfServiceTaint);
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! The drift matrix, cell by cell, and the policies that choose the reaction.
+
+use muster_engine::lifecycle::{EffectKind, NodeView, PodsView, Rule, TroubleClass, step};
+use muster_model::{
+    Known,
+    host::{
+        ConditionType, DriverKind, OnUnexpectedOff, OnUnexpectedOn, Permission, Phase, Power, PowerCall,
+        PowerReading, Switch, is_true,
+    },
+};
+
+use crate::world::{at, calls, evidence, has, host, intent, known, node, seen_power, trouble, unknown};
+
+/// A host in `phase` whose consecutive readings have said `power` since a minute.
+fn read(phase: Phase, power: Power) -> muster_engine::lifecycle::HostState {
+    let mut state = host(phase);
+    let reading = PowerReading { power, driver: DriverKind::Redfish, since: at(-60) };
+    state.status.power = Known::Value { value: reading, at: at(-60) };
+    state
+}
+
+fn stale_node(now: i64) -> Known<NodeView> {
+    known(NodeView::Present(node(at(now - 60))), at(now))
+}
+
+#[test]
+fn cell_1_switched_off_by_hand_is_held() {
+    for phase in [Phase::Serving, Phase::Degraded, Phase::Lost, Phase::Cordoned, Phase::Evicting] {
+        let mut seen = evidence(at(5));
+        seen.node = stale_node(5);
+        seen.intent = intent(Switch::On, "i-1");
+        let done = step(&read(phase, Power::Off), &seen, at(5));
+        assert_eq!(
+            (done.rule, done.state.phase()),
+            (Rule::Drift(1), Phase::Idle),
+            "{phase}: {}",
+            done.reason
+        );
+        assert!(is_true(&done.state.status.conditions, ConditionType::UnexpectedOff));
+        assert!(has(&done, &EffectKind::ReleaseReservation), "its pool replaces it");
+        assert_eq!(done.state.status.held_until, Some(at(3605)));
+        // A new wish does not wake it before the hold ends.
+        let mut again = evidence(at(1800));
+        again.intent = intent(Switch::On, "i-2");
+        assert_eq!(step(&done.state, &again, at(1800)).state.phase(), Phase::Idle);
+        let mut after = evidence(at(3606));
+        after.intent = intent(Switch::On, "i-2");
+        assert_eq!(step(&done.state, &after, at(3606)).state.phase(), Phase::Reserved);
+        // A person may, at any time.
+        let mut by_hand = evidence(at(30));
+        by_hand.settings.manual = Some(Switch::On);
+        assert_eq!(step(&done.state, &by_hand, at(30)).state.phase(), Phase::Reserved);
+    }
+}
+
+#[test]
+fn cell_1_restart_and_adopt_are_options() {
+    let mut seen = evidence(at(5));
+    seen.node = stale_node(5);
+    seen.intent = intent(Switch::On, "i-1");
+    seen.settings.policy.on_unexpected_off = OnUnexpectedOff::Restart;
+    let done = step(&read(Phase::Serving, Power::Off), &seen, at(5));
+    assert_eq!((done.rule, done.state.phase()), (Rule::Drift(1), Phase::Reserved));
+    seen.settings.policy.on_unexpected_off = OnUnexpectedOff::Adopt;
+    let done = step(&read(Phase::Serving, Power::Off), &seen, at(5));
+    assert_eq!((done.rule, done.state.phase()), (Rule::Drift(1), Phase::Idle));
+    assert_eq!(done.state.status.held_until, None);
+    // Restart gives way to the wear limits.
+    seen.settings.policy.on_unexpected_off = OnUnexpectedOff::Restart;
+    let mut worn = read(Phase::Serving, Power::Off);
+    worn.status.starts = vec![at(-60)];
+    assert!(step(&worn, &seen, at(5)).state.status.held_until.is_some());
+}
+
+#[test]
+fn cell_1_pods_of_a_machine_that_is_proved_off_are_freed() {
+    let mut seen = evidence(at(5));
+    seen.node = stale_node(5);
+    seen.pods = known(PodsView { evictable: 2, ..PodsView::default() }, at(5));
+    let done = step(&read(Phase::Serving, Power::Off), &seen, at(5));
+    assert!(has(&done, &EffectKind::OutOfServiceTaint));
+    seen.settings.policy.out_of_service = Permission::Refused;
+    assert!(!has(&step(&read(Phase::Serving, Power::Off), &seen, at(5)), &EffectKind::OutOfServiceTaint));
+}
+
+#[test]
+fn cell_2_a_fresh_lease_outweighs_a_bmc_that_says_off() {
+    for phase in [Phase::Serving, Phase::Degraded] {
+        let mut seen = evidence(at(5));
+        seen.node = known(NodeView::Present(node(at(5))), at(5));
+        seen.pods = known(PodsView { evictable: 2, ..PodsView::default() }, at(5));
+        seen.intent = intent(Switch::Off, "i-1");
+        let mut state = read(phase, Power::Off);
+        state.status.serving_since = Some(at(-9000));
+        let done = step(&state, &seen, at(5));
+        assert!(matches!(done.state.phase(), Phase::Serving), "{}", done.reason);
+        assert!(is_true(&done.state.status.conditions, ConditionType::PowerReadingDisagrees));
+        assert!(has(&done, &EffectKind::Probe { driver: Some(1) }), "the second driver is asked");
+        assert!(
+            !done
+                .effects
+                .iter()
+                .any(|effect| effect.kind.is_destructive() || effect.kind == EffectKind::Cordon)
+        );
+    }
+}
+
+#[test]
+fn cell_3_on_and_not_ready_is_row_15() {
+    let mut state = read(Phase::Serving, Power::On);
+    state.status.not_ready_since = Some(at(-120));
+    let mut seen = evidence(at(5));
+    seen.power = seen_power(Power::On, at(5));
+    seen.node = stale_node(5);
+    let done = step(&state, &seen, at(5));
+    assert_eq!((done.rule, done.state.phase()), (Rule::Row(15), Phase::Lost));
+}
+
+#[test]
+fn cell_4_bmc_down_and_node_fine_is_row_14() {
+    let mut seen = evidence(at(5));
+    seen.power = unknown(at(5));
+    seen.bmc = trouble(TroubleClass::Unreachable, 9, at(5));
+    seen.node = known(NodeView::Present(node(at(5))), at(5));
+    let done = step(&read(Phase::Serving, Power::On), &seen, at(5));
+    assert_eq!((done.rule, done.state.phase()), (Rule::Row(14), Phase::Degraded));
+}
+
+#[test]
+fn cell_5_nothing_answers_is_lost_and_never_fenced() {
+    let mut state = read(Phase::Serving, Power::On);
+    state.status.not_ready_since = Some(at(-120));
+    let mut seen = evidence(at(5));
+    seen.power = unknown(at(5));
+    seen.bmc = trouble(TroubleClass::Unreachable, 9, at(5));
+    seen.node = stale_node(5);
+    seen.pods = known(PodsView { evictable: 4, ..PodsView::default() }, at(5));
+    seen.settings.policy.cycle_lost = Permission::Allowed;
+    let done = step(&state, &seen, at(5));
+    assert_eq!((done.rule, done.state.phase()), (Rule::Drift(5), Phase::Lost));
+    let mut later = seen.clone();
+    later.node = stale_node(5000);
+    later.pods = known(PodsView { evictable: 4, ..PodsView::default() }, at(5000));
+    let given_up = step(&done.state, &later, at(5000));
+    assert_eq!(given_up.state.phase(), Phase::Backoff);
+    assert!(!has(&given_up, &EffectKind::OutOfServiceTaint) && calls(&given_up).is_empty());
+}
+
+#[test]
+fn cell_6_switched_on_by_hand_is_left_alone_for_half_an_hour() {
+    let mut seen = evidence(at(5));
+    seen.power = seen_power(Power::On, at(5));
+    let done = step(&read(Phase::Idle, Power::On), &seen, at(5));
+    assert_eq!((done.rule, done.state.phase()), (Rule::Drift(6), Phase::Idle));
+    assert!(is_true(&done.state.status.conditions, ConditionType::UnexpectedOn));
+    assert_eq!(calls(&done), []);
+    for (policy, phase) in
+        [(OnUnexpectedOn::Adopt, Phase::Idle), (OnUnexpectedOn::EnforceOff, Phase::Stopping)]
+    {
+        let mut late = evidence(at(1805));
+        late.power = seen_power(Power::On, at(1805));
+        late.settings.policy.on_unexpected_on = policy;
+        let done = step(&done.state, &late, at(1805));
+        assert_eq!((done.rule, done.state.phase()), (Rule::Drift(6), phase));
+    }
+    // Never while anyone could still be on it.
+    let mut late = evidence(at(1805));
+    late.power = seen_power(Power::On, at(1805));
+    late.settings.policy.on_unexpected_on = OnUnexpectedOn::EnforceOff;
+    late.pods = unknown(at(1805));
+    assert_eq!(calls(&step(&done.state, &late, at(1805))), []);
+}
+
+#[test]
+fn cell_7_switched_on_by_hand_and_joined_is_adopted() {
+    let mut seen = evidence(at(5));
+    seen.power = seen_power(Power::On, at(5));
+    seen.node = known(NodeView::Present(node(at(5))), at(5));
+    let done = step(&read(Phase::Idle, Power::On), &seen, at(5));
+    assert_eq!((done.rule, done.state.phase()), (Rule::Drift(7), Phase::Serving));
+    seen.pool.below_max = false;
+    let done = step(&read(Phase::Idle, Power::On), &seen, at(5));
+    assert_eq!((done.rule, done.state.phase()), (Rule::Drift(7), Phase::Degraded));
+    assert!(has(&done, &EffectKind::Cordon));
+    assert_eq!(calls(&done), [], "never switched off at once");
+    // Room in the pool makes it serve.
+    let mut room = evidence(at(60));
+    room.power = seen_power(Power::On, at(60));
+    let mut cordoned = node(at(60));
+    cordoned.cordon = muster_engine::lifecycle::Cordon::Ours { op: "h1-surplus".into() };
+    room.node = known(NodeView::Present(cordoned), at(60));
+    let done = step(&done.state, &room, at(60));
+    assert_eq!((done.rule, done.state.phase()), (Rule::Row(14), Phase::Serving));
+    assert!(has(&done, &EffectKind::Uncordon));
+}
+
+#[test]
+fn cell_8_a_bmc_that_is_turning_for_ever_says_nothing() {
+    for power in [Power::TurningOn, Power::TurningOff] {
+        for phase in Phase::ALL {
+            let mut state = read(phase, power);
+            let reading = PowerReading { power, driver: DriverKind::Redfish, since: at(-400) };
+            state.status.power = Known::Value { value: reading, at: at(-400) };
+            let mut seen = evidence(at(5));
+            seen.power = seen_power(power, at(5));
+            seen.intent = intent(Switch::On, "i-1");
+            let done = step(&state, &seen, at(5));
+            assert_eq!(calls(&done), [], "{phase}: {}", done.reason);
+            assert!(is_true(&done.state.status.conditions, ConditionType::BmcStuck));
+        }
+    }
+    // Restarted only where that is allowed, and once a day.
+    let mut state = read(Phase::Idle, Power::TurningOn);
+    let reading = PowerReading { power: Power::TurningOn, driver: DriverKind::Redfish, since: at(-400) };
+    state.status.power = Known::Value { value: reading, at: at(-400) };
+    let mut seen = evidence(at(5));
+    seen.power = seen_power(Power::TurningOn, at(5));
+    seen.settings.policy.reset_bmc = Permission::Allowed;
+    let done = step(&state, &seen, at(5));
+    assert_eq!(calls(&done), [PowerCall::ResetBmc { driver: 0 }]);
+    assert_eq!(calls(&step(&done.state, &seen, at(10))), []);
+}

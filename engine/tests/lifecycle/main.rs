@@ -1,0 +1,10 @@
+//! The lifecycle of a host: its table row by row, the drift matrix, the faults of others as tests, and
+//! whole stories in a small scripted world.
+
+mod defects;
+mod drift;
+mod properties;
+mod reference;
+mod rows;
+mod scenarios;
+mod world;

@@ -1,0 +1,310 @@
+//! Hosts as rows of a table, for registering many at once and for exports.
+//!
+//! The first line names the columns; their order is free and unknown ones are refused. `name` is required.
+//! Columns: the fields of the spec under their own names ([`COLUMNS`]), resources as `cpu`, `memory`, `gpu`,
+//! `storage`, and `labels` as `key=value` pairs with `;` between them. Fields that hold lists or blocks
+//! (drivers, taints, deadlines, holds) do not fit a table: use YAML or JSON for them.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use crate::{
+    field::{FieldError, FieldErrors},
+    names, suggest,
+};
+
+use super::BareMetalNodeSpec;
+
+pub const COLUMNS: [&str; 23] = [
+    "name",
+    "mgmtAddress",
+    "macAddress",
+    "powerInterface",
+    "bmcCredentials",
+    "bootProfile",
+    "rack",
+    "slot",
+    "height",
+    "pool",
+    "zone",
+    "cpu",
+    "memory",
+    "gpu",
+    "storage",
+    "labels",
+    "idleWatts",
+    "maxWatts",
+    "systemId",
+    "serial",
+    "tlsVerify",
+    "inventoryId",
+    "canForceOff",
+];
+
+/// One host of a table or list, under its line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedHost {
+    pub name: String,
+    pub spec: BareMetalNodeSpec,
+}
+
+/// What became of one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// From 1, as an editor counts.
+    pub number: usize,
+    pub host: Result<NamedHost, FieldErrors>,
+}
+
+/// Reads a table. The outer error is about the header; each line has a verdict of its own.
+pub fn read_csv(text: &str) -> Result<Vec<Line>, FieldErrors> {
+    let mut records = records(text).into_iter();
+    let fault = |problem: String| FieldErrors::one(FieldError::new("line 1", problem));
+    let Some((_, header)) = records.next() else {
+        return Err(fault("is empty; the first line names the columns".into()));
+    };
+    let header: Vec<String> =
+        header.iter().map(|name| name.trim().trim_start_matches('\u{feff}').to_owned()).collect();
+    for (place, name) in header.iter().enumerate() {
+        if !COLUMNS.contains(&name.as_str()) {
+            let near = suggest::nearest(name, COLUMNS).map_or_else(
+                || format!("known: {}", COLUMNS.join(", ")),
+                |near| format!("did you mean {near}?"),
+            );
+            return Err(fault(format!("has a column {name:?} that is not known ({near})")));
+        }
+        if header[..place].contains(name) {
+            return Err(fault(format!("names the column {name:?} twice")));
+        }
+    }
+    if !header.iter().any(|name| name == "name") {
+        return Err(fault("has no column \"name\"".into()));
+    }
+    Ok(records.map(|(number, cells)| Line { number, host: read_row(&header, &cells) }).collect())
+}
+
+fn read_row(header: &[String], cells: &[String]) -> Result<NamedHost, FieldErrors> {
+    let fault = |path: &str, problem: &str| FieldErrors::one(FieldError::new(path, problem));
+    if cells.len() != header.len() {
+        let text = format!("has {} cells where the header has {}", cells.len(), header.len());
+        return Err(fault("", &text));
+    }
+    let (mut spec, mut resources) = (Map::new(), Map::new());
+    let mut name = String::new();
+    for (column, cell) in header.iter().zip(cells) {
+        let cell = cell.trim();
+        if cell.is_empty() {
+            continue;
+        }
+        let number = || cell.parse::<i64>().map_or_else(|_| Value::from(cell), Value::from);
+        match column.as_str() {
+            "name" => cell.clone_into(&mut name),
+            "cpu" | "memory" | "storage" => {
+                resources.insert(column.clone(), Value::from(cell));
+            }
+            "gpu" => {
+                resources.insert(column.clone(), number());
+            }
+            "slot" | "height" | "idleWatts" | "maxWatts" => {
+                spec.insert(column.clone(), number());
+            }
+            "canForceOff" => {
+                let value = cell.parse::<bool>().map_or_else(|_| Value::from(cell), Value::from);
+                spec.insert(column.clone(), value);
+            }
+            "labels" => {
+                spec.insert(column.clone(), labels(cell)?);
+            }
+            _ => {
+                spec.insert(column.clone(), Value::from(cell));
+            }
+        }
+    }
+    if let Err(error) = names::check_dns_label(&name) {
+        return Err(FieldErrors::one(
+            FieldError::new("name", error.problem).found_text(&name).allowed(names::DNS_LABEL),
+        ));
+    }
+    if !resources.is_empty() {
+        spec.insert("resources".into(), Value::Object(resources));
+    }
+    let spec = BareMetalNodeSpec::read(&Value::Object(spec), "")?.value;
+    Ok(NamedHost { name, spec })
+}
+
+fn labels(cell: &str) -> Result<Value, FieldErrors> {
+    let mut map = Map::new();
+    for pair in cell.split(';').map(str::trim).filter(|pair| !pair.is_empty()) {
+        let Some((key, value)) = pair.split_once('=') else {
+            return Err(FieldErrors::one(
+                FieldError::new("labels", "must be key=value pairs with ; between them").found_text(pair),
+            ));
+        };
+        map.insert(key.trim().to_owned(), Value::from(value.trim()));
+    }
+    Ok(Value::Object(map))
+}
+
+/// Records with the line they begin on. Quoted cells may hold commas, line ends and doubled quotes; blank
+/// lines and lines that begin with `#` are skipped.
+fn records(text: &str) -> Vec<(usize, Vec<String>)> {
+    let mut records = Vec::new();
+    let mut cells = vec![String::new()];
+    let (mut line, mut begun, mut quoted, mut any) = (1, 1, false, false);
+    let mut chars = text.chars().peekable();
+    let mut end = |cells: &mut Vec<String>, begun: usize, any: &mut bool| {
+        let done = std::mem::replace(cells, vec![String::new()]);
+        let comment = done[0].trim_start().starts_with('#');
+        if *any && !comment && !(done.len() == 1 && done[0].trim().is_empty()) {
+            records.push((begun, done));
+        }
+        *any = false;
+    };
+    while let Some(c) = chars.next() {
+        let cell = cells.last_mut().expect("there is always a cell under way");
+        match c {
+            '"' if quoted && chars.peek() == Some(&'"') => {
+                chars.next();
+                cell.push('"');
+            }
+            '"' if quoted => quoted = false,
+            '"' if cell.trim().is_empty() => {
+                cell.clear();
+                quoted = true;
+                any = true;
+            }
+            '\n' => {
+                line += 1;
+                if quoted {
+                    cell.push(c);
+                } else {
+                    end(&mut cells, begun, &mut any);
+                    begun = line;
+                }
+            }
+            '\r' if !quoted => {}
+            ',' if !quoted => {
+                cells.push(String::new());
+                any = true;
+            }
+            _ => {
+                cell.push(c);
+                any = true;
+            }
+        }
+    }
+    end(&mut cells, begun, &mut any);
+    records
+}
+
+/// Writes hosts as a table that [`read_csv`] reads.
+pub fn write_csv<'h>(hosts: impl IntoIterator<Item = (&'h str, &'h BareMetalNodeSpec)>) -> String {
+    let mut out = COLUMNS.join(",");
+    out.push('\n');
+    for (name, spec) in hosts {
+        let row = row(name, spec);
+        let cells: Vec<_> =
+            COLUMNS.iter().map(|column| quote(row.get(column).map_or("", String::as_str))).collect();
+        out.push_str(&cells.join(","));
+        out.push('\n');
+    }
+    out
+}
+
+/// The cells of one host, by column.
+pub fn row(name: &str, spec: &BareMetalNodeSpec) -> BTreeMap<&'static str, String> {
+    let mut cells = BTreeMap::from([
+        ("name", name.to_owned()),
+        ("powerInterface", spec.power_interface.to_string()),
+        ("pool", spec.pool.clone()),
+        ("cpu", spec.resources.cpu.to_string()),
+        ("memory", spec.resources.memory.to_string()),
+        ("gpu", spec.resources.gpu.to_string()),
+        ("storage", spec.resources.storage.to_string()),
+        ("tlsVerify", spec.tls_verify.to_string()),
+        ("canForceOff", spec.can_force_off.to_string()),
+        (
+            "labels",
+            spec.labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(";"),
+        ),
+    ]);
+    let mut put = |column: &'static str, value: Option<String>| {
+        if let Some(value) = value {
+            cells.insert(column, value);
+        }
+    };
+    put("mgmtAddress", spec.mgmt_address.as_ref().map(ToString::to_string));
+    put("macAddress", spec.mac_address.as_ref().map(ToString::to_string));
+    put("bmcCredentials", spec.bmc_credentials.clone());
+    put("bootProfile", spec.boot_profile.clone());
+    put("rack", spec.rack.clone());
+    put("slot", spec.slot.map(|n| n.to_string()));
+    put("height", spec.height.map(|n| n.to_string()));
+    put("zone", spec.zone.clone());
+    put("idleWatts", spec.idle_watts.map(|n| n.to_string()));
+    put("maxWatts", spec.max_watts.map(|n| n.to_string()));
+    put("systemId", spec.system_id.clone());
+    put("serial", spec.serial.clone());
+    put("inventoryId", spec.inventory_id.clone());
+    cells
+}
+
+fn quote(cell: &str) -> String {
+    if cell.contains([',', '"', '\n', '\r']) || cell.starts_with('#') {
+        format!("\"{}\"", cell.replace('"', "\"\""))
+    } else {
+        cell.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "\u{feff}name,powerInterface,mgmtAddress,pool,cpu,gpu,labels,zone\r\n\
+        # the first rack\r\n\
+        gpu-01,redfish,10.0.0.1,gpu,64,8,gpu=h100;team=ml,\"hall 1, row \"\"a\"\"\"\r\n\
+        \r\n\
+        gpu-02,redfsh,10.0.0.2,gpu,64,many,,\r\n\
+        gpu-03,redfish\r\n";
+
+    #[test]
+    fn each_line_has_its_own_verdict() {
+        let lines = read_csv(TABLE).unwrap();
+        let numbers: Vec<_> = lines.iter().map(|line| (line.number, line.host.is_ok())).collect();
+        assert_eq!(numbers, [(3, true), (5, false), (6, false)]);
+        let host = lines[0].host.as_ref().unwrap();
+        assert_eq!((host.name.as_str(), host.spec.resources.gpu), ("gpu-01", 8));
+        assert_eq!(host.spec.zone.as_deref(), Some("hall 1, row \"a\""));
+        assert_eq!(host.spec.labels["team"], "ml");
+        let text = lines[1].host.as_ref().unwrap_err().to_string();
+        assert!(text.contains("did you mean redfish?") && text.contains("resources.gpu"), "{text}");
+        assert!(lines[2].host.as_ref().unwrap_err().to_string().contains("2 cells where the header has 8"));
+    }
+
+    #[test]
+    fn a_header_with_a_typo_names_the_column() {
+        assert!(read_csv("name,mgmtAdress\n").unwrap_err().to_string().contains("did you mean mgmtAddress?"));
+        assert!(read_csv("pool\n").unwrap_err().to_string().contains("no column \"name\""));
+        assert!(read_csv("name,name\n").is_err());
+        assert!(read_csv("").is_err());
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let hosts: Vec<_> = read_csv(TABLE).unwrap().into_iter().filter_map(|line| line.host.ok()).collect();
+        let table = write_csv(hosts.iter().map(|host| (host.name.as_str(), &host.spec)));
+        let again: Vec<_> = read_csv(&table).unwrap().into_iter().map(|line| line.host.unwrap()).collect();
+        assert_eq!(again, hosts);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_makes_the_reader_panic(text in "(name|pool|,|\"|\n|#|x){0,40}") {
+            if let Ok(lines) = read_csv(&text) {
+                proptest::prop_assert!(lines.len() <= text.lines().count());
+            }
+        }
+    }
+}

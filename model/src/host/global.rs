@@ -1,0 +1,129 @@
+//! `/baremetal/global/config` and `/stats`: settings for all hosts, and figures about them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Timestamp, field::choice};
+
+use super::{HostPolicy, LimitOverrides, ResourceCapacity, State};
+
+choice! {
+    /// `muster freeze`.
+    #[derive(Default)]
+    pub enum FreezeMode("a freeze mode") {
+        #[default]
+        None = "none",
+        /// Nothing acts.
+        Frozen = "frozen",
+        /// Everything is woken.
+        AllOn = "all-on",
+    }
+}
+
+/// Settings that hold for every host unless its pool or the host says otherwise. Read live.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct GlobalConfig {
+    pub freeze: FreezeMode,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub freeze_reason: Option<String>,
+    /// Share of requested resources above which a pool grows, in percent.
+    pub high_mark_percent: u32,
+    /// Share below which it shrinks.
+    pub low_mark_percent: u32,
+    /// Power operations under way at once, in all.
+    pub max_power_operations: u32,
+    pub max_power_operations_per_rack: u32,
+    /// Power-ons in one second, in all.
+    pub max_starts_per_second: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prometheus_url: Option<String>,
+    /// Price of one kilowatt-hour in millionths of the currency.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub energy_price_micros: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub currency: Option<String>,
+    pub policy: HostPolicy,
+    #[serde(skip_serializing_if = "LimitOverrides::is_empty")]
+    pub deadlines: LimitOverrides,
+}
+
+impl Default for GlobalConfig {
+    fn default() -> Self {
+        Self {
+            freeze: FreezeMode::None,
+            freeze_reason: None,
+            high_mark_percent: 70,
+            low_mark_percent: 30,
+            // A rack's supply carries the inrush of a few servers; twenty at once is what others bear.
+            max_power_operations: 20,
+            max_power_operations_per_rack: 4,
+            max_starts_per_second: 2,
+            prometheus_url: None,
+            energy_price_micros: None,
+            currency: None,
+            policy: HostPolicy::default(),
+            deadlines: LimitOverrides::default(),
+        }
+    }
+}
+
+impl GlobalConfig {
+    /// Every rule that the settings break, as sentences; empty when they may be used.
+    pub fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        if self.high_mark_percent == 0 || self.high_mark_percent > 100 {
+            faults.push(format!("highMarkPercent must be 1 to 100, found {}", self.high_mark_percent));
+        }
+        if self.low_mark_percent.saturating_add(20) > self.high_mark_percent {
+            faults.push(format!(
+                "lowMarkPercent must be at least 20 below highMarkPercent, found {} and {}",
+                self.low_mark_percent, self.high_mark_percent
+            ));
+        }
+        for (name, value) in [
+            ("maxPowerOperations", self.max_power_operations),
+            ("maxPowerOperationsPerRack", self.max_power_operations_per_rack),
+            ("maxStartsPerSecond", self.max_starts_per_second),
+            ("policy.quarantineAfter", self.policy.quarantine_after),
+        ] {
+            if value == 0 {
+                faults.push(format!("{name} must be at least 1; use freeze to stop everything"));
+            }
+        }
+        faults
+    }
+}
+
+/// Figures about all hosts, at most 30 s old.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GlobalStats {
+    pub at: Timestamp,
+    pub hosts: u32,
+    pub by_state: BTreeMap<State, u32>,
+    pub quarantined: u32,
+    pub held: u32,
+    /// Resources of ready hosts, by pool.
+    pub ready_resources: BTreeMap<String, ResourceCapacity>,
+    /// What is drawn now as far as it is known.
+    pub milliwatts: i64,
+    /// Hosts whose draw is not known.
+    pub unmetered: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_hold_and_bad_marks_are_named() {
+        assert_eq!(GlobalConfig::default().faults(), Vec::<String>::new());
+        let bad = GlobalConfig { low_mark_percent: 60, max_power_operations: 0, ..GlobalConfig::default() };
+        assert_eq!(bad.faults().len(), 2, "{:?}", bad.faults());
+        assert!(serde_json::from_str::<GlobalConfig>(r#"{"frezze":"none"}"#).is_err());
+        let text = serde_json::to_string(&GlobalConfig::default()).unwrap();
+        assert_eq!(serde_json::from_str::<GlobalConfig>(&text).unwrap(), GlobalConfig::default());
+    }
+}

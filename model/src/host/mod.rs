@@ -1,0 +1,50 @@
+//! One server in the inventory: what people say about it, what is wanted, what is done, what is known.
+//!
+//! The records are JSON under the keys of [`keys`], each with one writer. Reading a spec finds every
+//! fault at once; nothing here talks to a machine.
+
+mod address;
+mod boot;
+mod capacity;
+mod condition;
+pub mod csv;
+mod driver;
+mod global;
+pub mod keys;
+mod limits;
+mod op;
+mod overlay;
+mod phase;
+mod policy;
+mod pool;
+mod power;
+mod read;
+mod records;
+mod spec;
+mod status;
+pub mod sync;
+pub mod unique;
+
+pub use address::{AddressError, MacAddress, MgmtAddress};
+pub use boot::{BootMode, BootProfile, BootTarget};
+pub use capacity::ResourceCapacity;
+pub use condition::{ConditionStatus, ConditionType, HostCondition, find_condition, is_true, set_condition};
+pub use csv::NamedHost;
+pub use driver::{Abilities, DriverKind, DriverSpec, OnReset, PowerInterface, TlsVerify, driver_settings};
+pub use global::{FreezeMode, GlobalConfig, GlobalStats};
+pub use limits::{LimitOverrides, Limits};
+pub use op::{Cause, HostOp, Intent, OpKind, PendingEffect, PowerCall, Switch, TestStage};
+pub use overlay::{Acknowledgement, Admin, Hold};
+pub use phase::{Phase, State};
+pub use policy::{HostPolicy, NodeAtOff, OnUnexpectedOff, OnUnexpectedOn, Permission};
+pub use pool::{
+    BareMetalPoolStatus, FINISHED_STAYS, PoolHost, PoolHostConfig, PoolMembers, ScalingAction, ScalingNode,
+    ScalingState, pool_status,
+};
+pub use power::{Power, PowerReading, PublicPower};
+pub use records::{EventRing, HostEvent, HostMetrics, MAX_EVENTS};
+pub use spec::{BareMetalNodeSpec, MatchBy, NodeMatch};
+pub use status::{
+    BareMetalNodeStatus, BlockCause, BmcBlocked, BootProof, BootProofBy, DriverFallback, Failure,
+    HostIdentity, PowerAction, Presence, PresenceReading, Quarantine,
+};

@@ -1,0 +1,295 @@
+//! What the inventory keeps of a pool, and the seed's pool status derived from its hosts.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Duration, Known, Timestamp, field::choice};
+
+use super::{
+    BareMetalNodeSpec, BareMetalNodeStatus, HostOp, HostPolicy, LimitOverrides, OpKind, Phase,
+    ResourceCapacity, State,
+};
+
+/// How long a finished scaling entry stays in a pool's status.
+pub const FINISHED_STAYS: Duration = Duration::from_hours(1);
+
+/// `/baremetal/pools/{pool}/members`: derived from the specs of the hosts, sorted.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PoolMembers(pub Vec<String>);
+
+impl PoolMembers {
+    /// The hosts whose spec names `pool`.
+    pub fn of<'h>(pool: &str, hosts: impl IntoIterator<Item = (&'h str, &'h BareMetalNodeSpec)>) -> Self {
+        let mut names: Vec<_> = hosts
+            .into_iter()
+            .filter(|(_, spec)| spec.pool == pool)
+            .map(|(name, _)| name.to_owned())
+            .collect();
+        names.sort_unstable();
+        Self(names)
+    }
+}
+
+/// `/baremetal/pools/{pool}/config`: how the hosts of a pool are handled.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct PoolHostConfig {
+    pub policy: HostPolicy,
+    #[serde(skip_serializing_if = "LimitOverrides::is_empty")]
+    pub deadlines: LimitOverrides,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub boot_profile: Option<String>,
+    /// Keep a node in every rack that has one.
+    pub rack_spread: bool,
+}
+
+choice! {
+    /// The seed's `action`.
+    pub enum ScalingAction("a scaling action") {
+        ScaleUp = "scale-up",
+        ScaleDown = "scale-down",
+    }
+}
+
+choice! {
+    /// The seed's `state` of a scaling node.
+    pub enum ScalingState("a scaling state") {
+        Pending = "pending",
+        InProgress = "in-progress",
+        Completed = "completed",
+        Failed = "failed",
+    }
+}
+
+/// One node that scales, or has just done so.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ScalingNode {
+    pub node_name: String,
+    pub action: ScalingAction,
+    pub action_since: Timestamp,
+    pub state: ScalingState,
+    pub resources: ResourceCapacity,
+    pub reason: String,
+    /// When it was finished; the entry goes away an hour later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Timestamp>,
+}
+
+/// The seed's pool status, served as `status.baremetal`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BareMetalPoolStatus {
+    pub ready_nodes: u32,
+    pub pending_nodes: u32,
+    pub desired_nodes: u32,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scaling_nodes: Vec<ScalingNode>,
+    /// Of the ready nodes.
+    pub available_resources: ResourceCapacity,
+    /// Allocated to pods.
+    pub active_resources: ResourceCapacity,
+    /// On their way.
+    pub pending_resources: ResourceCapacity,
+}
+
+/// One host of a pool as the status sees it.
+#[derive(Debug, Clone, Copy)]
+pub struct PoolHost<'h> {
+    pub name: &'h str,
+    pub spec: &'h BareMetalNodeSpec,
+    pub status: &'h BareMetalNodeStatus,
+    pub op: Option<&'h HostOp>,
+    /// What its pods request; unknown counts as nothing here and is never a reason to scale down.
+    pub allocated: &'h Known<ResourceCapacity>,
+}
+
+/// Derives a pool's status. `before` is the last one: entries of operations that have ended since are
+/// marked as finished, and stay for an hour.
+pub fn pool_status(
+    hosts: &[PoolHost<'_>],
+    desired_nodes: u32,
+    before: &[ScalingNode],
+    now: Timestamp,
+) -> BareMetalPoolStatus {
+    let mut status = BareMetalPoolStatus { desired_nodes, ..BareMetalPoolStatus::default() };
+    for host in hosts {
+        if matches!(host.status.phase, Phase::Serving | Phase::Degraded) {
+            status.ready_nodes += 1;
+            status.available_resources += &host.spec.resources;
+        }
+        if let (State::Ready | State::Draining, Known::Value { value, .. }) =
+            (host.status.state, host.allocated)
+        {
+            status.active_resources += value;
+        }
+        if is_pending(host) {
+            status.pending_nodes += 1;
+            status.pending_resources += &host.spec.resources;
+        }
+        status.scaling_nodes.extend(under_way(host));
+    }
+    for old in before {
+        if status.scaling_nodes.iter().any(|one| one.node_name == old.node_name && one.action == old.action) {
+            continue;
+        }
+        let finished = old.finished_at.map_or_else(|| finish(old, hosts, now), |_| old.clone());
+        if now.since(finished.finished_at.unwrap_or(now)) < FINISHED_STAYS {
+            status.scaling_nodes.push(finished);
+        }
+    }
+    status.scaling_nodes.sort_by(|a, b| {
+        (a.action_since, &a.node_name, a.action).cmp(&(b.action_since, &b.node_name, b.action))
+    });
+    status
+}
+
+/// On its way to serving.
+fn is_pending(host: &PoolHost<'_>) -> bool {
+    let wanted = host.op.is_some_and(|op| op.kind == OpKind::On && !op.released);
+    wanted && (host.status.phase == Phase::Reserved || host.status.state == State::PoweringOn)
+}
+
+fn node_name(host: &PoolHost<'_>) -> String {
+    host.status.kubernetes_node.clone().unwrap_or_else(|| host.name.to_owned())
+}
+
+fn under_way(host: &PoolHost<'_>) -> Option<ScalingNode> {
+    let op = host.op?;
+    let (action, state) = match (op.kind, host.status.state) {
+        (OpKind::On, State::Off) => (ScalingAction::ScaleUp, ScalingState::Pending),
+        (OpKind::On, _) => (ScalingAction::ScaleUp, ScalingState::InProgress),
+        // The way off after a boot that failed is the end of that attempt, not a scale-down.
+        (OpKind::Off, _) if op.failed.is_some() => return None,
+        (OpKind::Off, _) if host.status.phase == Phase::Cordoned => {
+            (ScalingAction::ScaleDown, ScalingState::Pending)
+        }
+        (OpKind::Off, _) => (ScalingAction::ScaleDown, ScalingState::InProgress),
+        (OpKind::Cycle | OpKind::SelfTest, _) => return None,
+    };
+    Some(ScalingNode {
+        node_name: node_name(host),
+        action,
+        action_since: op.started,
+        state,
+        resources: host.spec.resources.clone(),
+        reason: op.reason.clone(),
+        finished_at: None,
+    })
+}
+
+/// How an operation that is no longer there has ended, by where its host stands now.
+fn finish(old: &ScalingNode, hosts: &[PoolHost<'_>], now: Timestamp) -> ScalingNode {
+    let host = hosts.iter().find(|host| node_name(host) == old.node_name || host.name == old.node_name);
+    let state = match (old.action, host.map(|host| host.status.state)) {
+        (ScalingAction::ScaleUp, Some(State::Ready))
+        | (ScalingAction::ScaleDown, Some(State::Off) | None) => ScalingState::Completed,
+        (ScalingAction::ScaleUp, _) | (ScalingAction::ScaleDown, Some(_)) => ScalingState::Failed,
+    };
+    let reason = match (state, host) {
+        (ScalingState::Failed, Some(host)) => {
+            host.status.last_error.clone().unwrap_or_else(|| host.status.reason.clone())
+        }
+        (_, _) => old.reason.clone(),
+    };
+    ScalingNode { state, reason, finished_at: Some(now), ..old.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::{Cause, PowerInterface};
+
+    fn at(secs: i64) -> Timestamp {
+        Timestamp::from_millis(secs * 1000)
+    }
+
+    fn spec(gpu: u32) -> BareMetalNodeSpec {
+        let mut spec = BareMetalNodeSpec::new("gpu", PowerInterface::Redfish);
+        spec.resources.gpu = gpu;
+        spec
+    }
+
+    fn status(phase: Phase) -> BareMetalNodeStatus {
+        let mut status = BareMetalNodeStatus::enrolling(at(0));
+        (status.phase, status.state) = (phase, phase.state());
+        status
+    }
+
+    fn op(kind: OpKind) -> HostOp {
+        HostOp::new("h-1".into(), kind, Cause::AllOn, "2 pods wait".into(), 1, at(0))
+    }
+
+    #[test]
+    fn counts_and_sums_follow_the_hosts() {
+        let (spec, nothing) = (spec(8), Known::Unknown { why: "no answer".into(), since: at(0) });
+        let used = Known::Value { value: ResourceCapacity { gpu: 3, ..Default::default() }, at: at(0) };
+        let on = op(OpKind::On);
+        let (serving, booting, idle) = (status(Phase::Serving), status(Phase::Booting), status(Phase::Idle));
+        let host = |name, status, op, allocated| PoolHost { name, spec: &spec, status, op, allocated };
+        let hosts = [
+            host("a", &serving, None, &used),
+            host("b", &booting, Some(&on), &nothing),
+            host("c", &idle, None, &nothing),
+        ];
+        let done = pool_status(&hosts, 2, &[], at(10));
+        assert_eq!((done.ready_nodes, done.pending_nodes, done.desired_nodes), (1, 1, 2));
+        assert_eq!(
+            (done.available_resources.gpu, done.active_resources.gpu, done.pending_resources.gpu),
+            (8, 3, 8)
+        );
+        assert_eq!(done.scaling_nodes.len(), 1);
+        assert_eq!(done.scaling_nodes[0].state, ScalingState::InProgress);
+        let text = serde_json::to_value(&done).unwrap();
+        assert_eq!(text["scalingNodes"][0]["action"], "scale-up");
+        assert_eq!(text["scalingNodes"][0]["nodeName"], "b");
+        for name in [
+            "readyNodes",
+            "pendingNodes",
+            "desiredNodes",
+            "availableResources",
+            "activeResources",
+            "pendingResources",
+        ] {
+            assert!(text.get(name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn finished_entries_stay_an_hour() {
+        fn host<'h>(
+            spec: &'h BareMetalNodeSpec,
+            status: &'h BareMetalNodeStatus,
+            op: Option<&'h HostOp>,
+            allocated: &'h Known<ResourceCapacity>,
+        ) -> [PoolHost<'h>; 1] {
+            [PoolHost { name: "b", spec, status, op, allocated }]
+        }
+        let (spec, unknown) = (spec(8), Known::Unknown { why: "no answer".into(), since: at(0) });
+        let on = op(OpKind::On);
+        let booting = status(Phase::Booting);
+        let first = pool_status(&host(&spec, &booting, Some(&on), &unknown), 1, &[], at(10));
+        for (phase, ended) in
+            [(Phase::Serving, ScalingState::Completed), (Phase::Backoff, ScalingState::Failed)]
+        {
+            let after = status(phase);
+            let second = pool_status(&host(&spec, &after, None, &unknown), 1, &first.scaling_nodes, at(100));
+            assert_eq!(second.scaling_nodes[0].state, ended);
+            let kept = pool_status(&host(&spec, &after, None, &unknown), 1, &second.scaling_nodes, at(3699));
+            assert_eq!(kept.scaling_nodes, second.scaling_nodes);
+            assert_eq!(
+                pool_status(&host(&spec, &after, None, &unknown), 1, &second.scaling_nodes, at(3700))
+                    .scaling_nodes,
+                []
+            );
+        }
+    }
+
+    #[test]
+    fn members_are_derived_from_the_specs() {
+        let (here, mut there) = (spec(0), spec(0));
+        there.pool = "cpu".into();
+        let members = PoolMembers::of("gpu", [("b", &here), ("a", &here), ("c", &there)]);
+        assert_eq!(serde_json::to_string(&members).unwrap(), r#"["a","b"]"#);
+    }
+}

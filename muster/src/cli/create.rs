@@ -1,0 +1,272 @@
+//! `muster create`: from flags or from files.
+
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value, json};
+
+use super::{
+    apply::{Failures, Printer},
+    context::Connection,
+    declare::{self, DryRun},
+    failure::{Failure, Outcome},
+    get::FormatArg,
+    kinds,
+    manifest::{self, Document, Files, Origin},
+    session::Session,
+};
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Create {
+    #[command(subcommand)]
+    what: Option<What>,
+    #[command(flatten)]
+    files: Option<Files>,
+    #[command(flatten)]
+    how: How,
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+}
+
+#[derive(Debug, Clone, Default, Args)]
+struct How {
+    /// Whether to make the change or have it checked only
+    #[arg(long, value_enum, default_value = "none", value_name = "WHERE")]
+    dry_run: DryRun,
+    /// Print the object instead of a line: json, yaml, name, jsonpath=…
+    #[arg(short, long, value_name = "FORMAT", add = super::complete::formats())]
+    output: Option<FormatArg>,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Register a cluster
+    #[command(visible_alias = "cl")]
+    Cluster(Box<Cluster>),
+    /// Create a node pool in a cluster
+    #[command(visible_aliases = ["nodepool", "np"])]
+    Pool(Box<Pool>),
+}
+
+#[derive(Debug, Args)]
+struct Cluster {
+    /// Its name: lower-case letters, digits and dashes
+    name: String,
+    /// Where its machines come from
+    #[arg(long, default_value = "gcp", value_parser = PLATFORMS)]
+    platform: String,
+    /// Region on that platform
+    #[arg(long)]
+    region: Option<String>,
+    /// Whether decisions are carried out
+    #[arg(long, value_parser = ["advise", "active"])]
+    mode: Option<String>,
+    #[command(flatten)]
+    how: How,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Debug, Args)]
+struct Pool {
+    /// Its name, or CLUSTER/NAME
+    name: String,
+    /// Cluster it belongs to
+    #[arg(long, value_name = "NAME", add = super::complete::clusters())]
+    cluster: Option<String>,
+    /// Where its machines come from
+    #[arg(long, value_parser = PLATFORMS)]
+    platform: String,
+    /// Type of machine, in the platform's words (n1-standard-4, m5.xlarge)
+    #[arg(long, value_name = "TYPE")]
+    machine_type: Option<String>,
+    /// Size of the boot disk in GB
+    #[arg(long, value_name = "GB")]
+    disk_size: Option<u32>,
+    /// Zones, separated by commas
+    #[arg(long, value_delimiter = ',', value_name = "ZONES")]
+    zones: Vec<String>,
+    /// Use spot or preemptible machines
+    #[arg(long)]
+    spot: bool,
+    /// Name of the pool in the host inventory (baremetal)
+    #[arg(long, value_name = "NAME")]
+    inventory: Option<String>,
+    /// Nodes to have (to start with, when autoscaling)
+    #[arg(long, value_name = "NODES")]
+    count: Option<u32>,
+    /// Fewest nodes; turns autoscaling on
+    #[arg(long, value_name = "NODES", requires = "max")]
+    min: Option<u32>,
+    /// Most nodes; turns autoscaling on
+    #[arg(long, value_name = "NODES")]
+    max: Option<u32>,
+    /// Labels of its nodes: key=value
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
+    labels: Vec<String>,
+    /// Taints of its nodes: key[=value]:effect
+    #[arg(long, value_name = "TAINT", value_delimiter = ',')]
+    taints: Vec<String>,
+    /// Whether decisions are carried out
+    #[arg(long, value_parser = ["advise", "active"])]
+    mode: Option<String>,
+    #[command(flatten)]
+    how: How,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+const PLATFORMS: [&str; 6] = ["gcp", "aws", "azure", "baremetal", "byoh", "vsphere"];
+
+impl Create {
+    /// Flags of the connection, wherever they stand.
+    pub(crate) fn connection(&self) -> &Connection {
+        match &self.what {
+            Some(What::Cluster(cluster)) => &cluster.connection,
+            Some(What::Pool(pool)) => &pool.connection,
+            None => &self.connection,
+        }
+    }
+}
+
+pub(crate) async fn run(session: &Session, create: Create) -> Outcome {
+    let (documents, how) = match (create.what, create.files) {
+        (Some(What::Cluster(cluster)), _) => (vec![cluster.document()], cluster.how),
+        (Some(What::Pool(pool)), _) => (vec![pool.document()?], pool.how),
+        (None, Some(files)) => (manifest::read(&files)?, create.how),
+        (None, None) => {
+            return Err(Failure::usage("create", "it does not say what")
+                .next("write `muster create cluster NAME`, `muster create pool NAME --cluster CLUSTER …` or `muster create -f FILE`"));
+        }
+    };
+    let mut printer = Printer::new(session, how.output, how.dry_run);
+    let mut failures = Failures::new(session);
+    for document in documents {
+        let outcome = async {
+            let wanted = declare::prepare(session, document).await?;
+            let object = wanted.create(session, how.dry_run).await?;
+            session.know_clusters(wanted.kind, std::slice::from_ref(&object)).await?;
+            printer.done(wanted.kind, &object, "created")
+        };
+        failures.take(outcome.await)?;
+    }
+    printer.finish()?;
+    failures.end()
+}
+
+fn document(kind: &str, body: Map<String, Value>, cluster: Option<String>) -> Document {
+    let kind = kinds::find(kind).expect("clusters and pools are registered kinds");
+    Document { kind, body, cluster, origin: Origin::default() }
+}
+
+impl Cluster {
+    fn document(&self) -> Document {
+        let mut platform = json!({ "type": self.platform });
+        if let Some(region) = &self.region {
+            platform[&self.platform] = json!({ "region": region });
+        }
+        let mut spec = json!({ "platform": platform });
+        if let Some(mode) = &self.mode {
+            spec["mode"] = mode.as_str().into();
+        }
+        document("cluster", object(json!({ "name": self.name, "spec": spec })), None)
+    }
+}
+
+/// What a platform calls machine type, disk size, zones and spot; what it does not have is a usage error.
+const fn words(platform: &str) -> Option<[&'static str; 4]> {
+    match platform.as_bytes() {
+        b"gcp" => Some(["machineType", "diskSize", "zones", "preemptible"]),
+        b"aws" => Some(["instanceType", "volumeSize", "availabilityZones", "spotInstances"]),
+        b"azure" => Some(["vmSize", "osDiskSizeGB", "availabilityZones", "spotInstances"]),
+        _ => None,
+    }
+}
+
+impl Pool {
+    fn document(&self) -> Outcome<Document> {
+        let (cluster, name) = match self.name.split_once('/') {
+            Some((cluster, name)) => (Some(cluster.to_owned()), name),
+            None => (self.cluster.clone(), self.name.as_str()),
+        };
+        let cluster = cluster.ok_or_else(|| {
+            Failure::usage(format!("nodepool {name}"), "it needs a cluster")
+                .next("add --cluster NAME; `muster get clusters` lists them")
+        })?;
+        let mut platform = json!({ "type": self.platform });
+        let block = self.block()?;
+        if !block.is_empty() {
+            platform[&self.platform] = Value::Object(block);
+        }
+        let mut spec = json!({ "platform": platform });
+        if let Some(max) = self.max {
+            spec["autoscaling"] =
+                json!({ "enabled": true, "minNodes": self.min.unwrap_or(0), "maxNodes": max });
+        }
+        // With autoscaling the count is where it starts: the least, unless told otherwise.
+        if let Some(count) = self.count.or(self.max.and(self.min)) {
+            spec["nodeCount"] = count.into();
+        }
+        if let Some(mode) = &self.mode {
+            spec["mode"] = mode.as_str().into();
+        }
+        if !self.labels.is_empty() {
+            spec["labels"] =
+                self.labels.iter().map(|label| pair(label)).collect::<Outcome<Map<_, _>>>()?.into();
+        }
+        if !self.taints.is_empty() {
+            spec["taints"] = self.taints.iter().map(|text| taint(text)).collect::<Outcome<Vec<_>>>()?.into();
+        }
+        Ok(document("nodepool", object(json!({ "name": name, "spec": spec })), Some(cluster)))
+    }
+
+    fn block(&self) -> Outcome<Map<String, Value>> {
+        let mut block = Map::new();
+        let asked = [
+            ("--machine-type", self.machine_type.clone().map(Value::from)),
+            ("--disk-size", self.disk_size.map(Value::from)),
+            ("--zones", (!self.zones.is_empty()).then(|| Value::from(self.zones.clone()))),
+            ("--spot", self.spot.then_some(Value::Bool(true))),
+        ];
+        for (place, (flag, value)) in asked.into_iter().enumerate() {
+            let Some(value) = value else { continue };
+            let Some(words) = words(&self.platform) else {
+                return Err(Failure::usage(
+                    format!("nodepool {}", self.name),
+                    format!("{flag} means nothing on platform {}", self.platform),
+                )
+                .next("leave it out; `muster create -f FILE` takes all that the platform knows"));
+            };
+            block.insert(words[place].to_owned(), value);
+        }
+        if let Some(inventory) = &self.inventory {
+            block.insert("pool".to_owned(), inventory.as_str().into());
+        }
+        Ok(block)
+    }
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    }
+}
+
+fn pair(text: &str) -> Outcome<(String, Value)> {
+    text.split_once('=').map(|(key, value)| (key.to_owned(), value.into())).ok_or_else(|| {
+        Failure::usage(format!("--labels {text:?}"), "expected key=value")
+            .next("write it like tier=web,team=shop")
+    })
+}
+
+/// `key=value:effect` or `key:effect`.
+fn taint(text: &str) -> Outcome<Value> {
+    let Some((rest, effect)) = text.rsplit_once(':') else {
+        return Err(Failure::usage(format!("--taints {text:?}"), "expected key[=value]:effect")
+            .next("write it like gpu=yes:NoSchedule"));
+    };
+    Ok(match rest.split_once('=') {
+        Some((key, value)) => json!({ "key": key, "value": value, "effect": effect }),
+        None => json!({ "key": rest, "effect": effect }),
+    })
+}

@@ -1,0 +1,129 @@
+//! `muster describe`: everything about an object that a person may want to know, in sections.
+
+use std::fmt::Write as _;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::{
+    client::Request,
+    context::Connection,
+    failure::{Exit, Outcome},
+    get,
+    kinds::{self, Kind, Scope, Section, View, text_at},
+    list::{self, Selection},
+    print::table::Table,
+    resolve,
+    session::Session,
+};
+
+/// Operations shown under a pool.
+const LAST_OPERATIONS: &str = "5";
+
+#[derive(Debug, Args)]
+pub(crate) struct Describe {
+    /// What to describe: KIND [NAME…] or KIND/NAME…
+    #[arg(required = true, value_name = "KIND [NAME]", add = super::complete::targets())]
+    what: Vec<String>,
+    #[command(flatten)]
+    selection: Selection,
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+}
+
+pub(crate) async fn run(session: &Session, describe: Describe) -> Outcome {
+    let targets = resolve::targets(&describe.what)?;
+    let (found, failure) = get::collect(session, &targets, &describe.selection).await;
+    let mut first = true;
+    for group in &found {
+        session.know_clusters(group.kind, &group.items).await?;
+        for object in &group.items {
+            let related = related(session, group.kind, object).await?;
+            let clusters = session.clusters();
+            let view = View { object, clusters: &clusters, now: session.now(), related: &related };
+            let text = render(&(group.kind.describe)(&view), session.screen.colour);
+            session.screen.data(&if first { text } else { format!("\n\n{text}") })?;
+            first = false;
+        }
+    }
+    failure.map_or(Ok(()), Err)
+}
+
+/// What belongs to the object and has a place in its description.
+async fn related(session: &Session, kind: &'static Kind, object: &Value) -> Outcome<Value> {
+    let id = text_at(object, "id");
+    match kind.scope {
+        Scope::Cluster => {
+            let reports = list::reports_on(session, kind, object).await?;
+            let operations = kinds::required("operations")?;
+            let request = Request::get(operations.collection(), operations.plural)
+                .query("nodepool_id", id)
+                .query("limit", LAST_OPERATIONS);
+            let answer = match session.client.call(request).await {
+                Ok(answer) => answer.body,
+                // Those who may see the pool but not its operations still get the rest.
+                Err(failure) if matches!(failure.exit, Exit::Denied | Exit::NotFound) => Value::Null,
+                Err(failure) => return Err(failure),
+            };
+            Ok(json!({ "reports": reports, "operations": answer[operations.plural] }))
+        }
+        Scope::Project => {
+            let pools = kinds::required("pools")?;
+            let selection = Selection { cluster_id: Some(id), ..Selection::visible() };
+            Ok(json!({ "pools": list::all(session, pools, &selection).await?.items }))
+        }
+        Scope::Id | Scope::OnPool => Ok(Value::Null),
+    }
+}
+
+fn render(sections: &[Section], colour: bool) -> String {
+    let mut out = String::new();
+    for section in sections {
+        match section {
+            Section::Facts(title, facts) => {
+                if facts.is_empty() {
+                    continue;
+                }
+                heading(title, &mut out);
+                let mut table = Table::new(["", ""]);
+                for (key, value) in facts {
+                    table.push(vec![format!("{key}:").into(), value.clone()]);
+                }
+                indent(&table.render(false, colour, &mut Vec::new()), title, &mut out);
+            }
+            Section::Table(title, headers, rows) => {
+                heading(title, &mut out);
+                if rows.is_empty() {
+                    out.push_str("  none\n");
+                    continue;
+                }
+                let mut table = Table::new(headers.iter().copied());
+                for row in rows {
+                    table.push(row.clone());
+                }
+                indent(&table.render(true, colour, &mut Vec::new()), title, &mut out);
+            }
+            Section::Lines(title, lines) => {
+                if !lines.is_empty() {
+                    heading(title, &mut out);
+                    indent(&crate::cli::print::lines(lines), title, &mut out);
+                }
+            }
+        }
+    }
+    out
+}
+
+fn heading(title: &str, out: &mut String) {
+    if !title.is_empty() {
+        let _ = write!(out, "\n{title}:\n");
+    }
+}
+
+/// Lines under a heading stand in from the margin.
+fn indent(text: &str, title: &str, out: &mut String) {
+    let margin = if title.is_empty() { "" } else { "  " };
+    for line in text.lines() {
+        let _ = writeln!(out, "{margin}{line}");
+    }
+}

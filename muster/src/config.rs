@@ -1,0 +1,398 @@
+//! Settings: by file, environment and flags, each with a memory of where it came from.
+//!
+//! Every setting has one path (`auth.mode`). In the file the dots are nesting; in the environment the path
+//! is in capitals with underscores (`MUSTER_AUTH_MODE`); as a flag it is `--set auth.mode=token`, and the
+//! most used ones have flags of their own. A flag wins over the environment, which wins over the file.
+
+use std::{
+    collections::BTreeMap,
+    fmt, fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, bail};
+use clap::Parser;
+use muster_model::suggest;
+use serde_json::Value;
+
+use crate::output;
+
+/// `muster config view`: the server's settings.
+#[derive(Debug, Parser)]
+pub(crate) struct View {
+    #[command(flatten)]
+    sources: Sources,
+    /// Also show where each value comes from
+    #[arg(long)]
+    origin: bool,
+}
+
+/// Where settings come from besides the environment.
+#[derive(Debug, Clone, Parser)]
+pub(crate) struct Sources {
+    /// Settings file (YAML)
+    #[arg(long, env = "MUSTER_CONFIG")]
+    config: Option<PathBuf>,
+    /// Address and port to serve on
+    #[arg(long)]
+    listen: Option<String>,
+    /// Directory of the embedded store, the audit log and generated secrets
+    #[arg(long)]
+    data_dir: Option<String>,
+    /// embedded, memory, or etcd://host:port[,host:port...]
+    #[arg(long)]
+    store: Option<String>,
+    /// dev, token, mtls, trusted-proxy or oidc
+    #[arg(long)]
+    auth_mode: Option<String>,
+    /// Certificate to serve with (PEM file)
+    #[arg(long)]
+    tls_certificate: Option<String>,
+    /// Key of that certificate (PEM file)
+    #[arg(long)]
+    tls_key: Option<String>,
+    /// Any setting, by its path: --set limits.watches=100
+    #[arg(long, value_name = "PATH=VALUE")]
+    set: Vec<String>,
+}
+
+impl Sources {
+    /// The settings in effect, with the environment of this process.
+    #[allow(clippy::disallowed_methods, reason = "the environment is read here, once")]
+    pub(crate) fn gather(&self) -> anyhow::Result<Settings> {
+        let named = [
+            ("listen", "--listen", &self.listen),
+            ("data-dir", "--data-dir", &self.data_dir),
+            ("store", "--store", &self.store),
+            ("auth.mode", "--auth-mode", &self.auth_mode),
+            ("tls.certificate", "--tls-certificate", &self.tls_certificate),
+            ("tls.key", "--tls-key", &self.tls_key),
+        ];
+        let mut flags: Vec<(String, String, String)> = named
+            .into_iter()
+            .filter_map(|(path, flag, value)| Some((path.to_owned(), value.clone()?, flag.to_owned())))
+            .collect();
+        for text in &self.set {
+            let Some((path, value)) = text.split_once('=') else {
+                bail!("--set {text:?} has no value; write --set path=value");
+            };
+            flags.push((path.to_owned(), value.to_owned(), format!("--set {path}")));
+        }
+        Settings::gather(self.config.as_deref(), std::env::vars(), flags)
+    }
+}
+
+pub(crate) fn view(view: &View) -> anyhow::Result<()> {
+    for (path, value, from, help) in view.sources.gather()?.view() {
+        let text = if view.origin {
+            format!("{path}: {value}  # {from}")
+        } else {
+            format!("{path}: {value}  # {help}")
+        };
+        if !output::line(&text) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Where a value came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Default,
+    File(String),
+    Environment(String),
+    Flag(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(path) => write!(f, "file {path}"),
+            Self::Environment(name) => write!(f, "environment {name}"),
+            Self::Flag(name) => write!(f, "flag {name}"),
+        }
+    }
+}
+
+/// Whether a value is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Plain,
+    Secret,
+}
+
+/// One setting that exists.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    path: &'static str,
+    default: &'static str,
+    shown: Shown,
+    help: &'static str,
+}
+
+const fn known(path: &'static str, default: &'static str, help: &'static str) -> Known {
+    Known { path, default, shown: Shown::Plain, help }
+}
+
+/// Every setting, with its default. `docs/reference/configuration.md` is made from this table.
+const SETTINGS: &[Known] = &[
+    known("listen", "127.0.0.1:8080", "address and port to serve on"),
+    known("data-dir", "muster-data", "directory of the embedded store, the audit log and generated secrets"),
+    known("store", "embedded", "embedded, memory, or etcd://host:port[,host:port...]"),
+    known("store-root", "", "prefix of all keys, for an etcd that is shared with others"),
+    known("etcd.ca", "", "authority of the etcd servers' certificates (PEM file)"),
+    known("etcd.certificate", "", "client certificate for etcd (PEM file)"),
+    known("etcd.key", "", "key of the client certificate for etcd (PEM file)"),
+    known("etcd.user", "", "user name for etcd"),
+    known("etcd.password-file", "", "file that holds the password for etcd"),
+    known("tls.certificate", "", "certificate to serve with (PEM file); without it plain HTTP is served"),
+    known("tls.key", "", "key of that certificate (PEM file)"),
+    known(
+        "tls.client-authority",
+        "",
+        "authority of client certificates, for mtls and trusted-proxy (PEM file)",
+    ),
+    known("auth.mode", "dev", "dev, token, mtls, trusted-proxy or oidc"),
+    known("auth.bindings", "[]", "list of {user or group, project, role}"),
+    known("auth.tokens", "[]", "list of {user, sha256}, for token mode"),
+    known("auth.proxies", "[]", "names in the certificates of trusted proxies"),
+    known("auth.user-header", "X-User-Email", "header in which a trusted proxy names the user"),
+    known("auth.group-header", "X-User-Groups", "header in which a trusted proxy lists the user's groups"),
+    known("auth.oidc.issuer", "", "URL of the issuer, exactly as its tokens say"),
+    known("auth.oidc.audience", "", "audience that tokens must carry"),
+    known("auth.oidc.keys", "", "URL of the issuer's keys, when discovery should not be used"),
+    known("auth.oidc.user-claim", "email", "claim that names the user"),
+    known("auth.oidc.groups-claim", "groups", "claim that lists the user's groups"),
+    Known {
+        path: "controller-token",
+        default: "",
+        shown: Shown::Secret,
+        help: "bearer token with the controller role; dev mode makes one",
+    },
+    known("limits.body-bytes", "1048576", "largest request body"),
+    known("limits.requests-per-second", "50000", "sustained requests of one identity; 0 for no limit"),
+    known("limits.watches", "5000", "watches open at once"),
+    known("limits.watches-per-identity", "2000", "watches of one identity open at once"),
+    known("status.lease", "5m", "a controller that is silent for longer is unknown, unless it asks for more"),
+    known("audit.rotate-bytes", "67108864", "size at which the audit log begins a new file"),
+    known("audit.keep-files", "0", "closed audit files that are kept; 0 keeps all"),
+    known("log.level", "info", "error, warn, info, debug, or a filter like muster=debug"),
+    known("log.format", "auto", "text, json, or auto: text on a terminal, else json"),
+];
+
+/// Variables that start like ours but are not settings of the server.
+const FOREIGN: [&str; 4] = ["MUSTER_CACHE", "MUSTER_SERVER", "MUSTER_CONTEXT", "MUSTER_CONFIG"];
+
+/// The settings in effect.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    values: BTreeMap<&'static str, (Value, Origin)>,
+}
+
+impl Settings {
+    /// Puts all sources together. `flags` are (path, value, flag as written).
+    pub(crate) fn gather(
+        file: Option<&Path>,
+        environment: impl IntoIterator<Item = (String, String)>,
+        flags: impl IntoIterator<Item = (String, String, String)>,
+    ) -> anyhow::Result<Self> {
+        let mut settings = Self {
+            values: SETTINGS
+                .iter()
+                .map(|known| (known.path, (text(known.default), Origin::Default)))
+                .collect(),
+        };
+        if let Some(path) = file {
+            settings.read_file(path)?;
+        }
+        for (name, value) in environment {
+            if !name.starts_with("MUSTER_") || FOREIGN.contains(&name.as_str()) {
+                continue;
+            }
+            match SETTINGS.iter().find(|known| variable(known.path) == name) {
+                Some(known) => settings.set(known.path, text(&value), Origin::Environment(name)),
+                None => {
+                    tracing::warn!(name, "this environment variable is no setting and is ignored");
+                }
+            }
+        }
+        for (path, value, flag) in flags {
+            let path = find(&path)?;
+            settings.set(path, text(&value), Origin::Flag(flag));
+        }
+        Ok(settings)
+    }
+
+    fn set(&mut self, path: &'static str, value: Value, origin: Origin) {
+        self.values.insert(path, (value, origin));
+    }
+
+    fn read_file(&mut self, path: &Path) -> anyhow::Result<()> {
+        let shown = path.display().to_string();
+        let content =
+            fs::read_to_string(path).with_context(|| format!("cannot read the configuration {shown}"))?;
+        let document: Value = serde_saphyr::from_str(&content)
+            .with_context(|| format!("the configuration {shown} is not valid YAML"))?;
+        let mut leaves = Vec::new();
+        flatten("", document, &mut leaves);
+        for (path, value) in leaves {
+            let path = find(&path).with_context(|| format!("in the configuration {shown}"))?;
+            self.set(path, value, Origin::File(shown.clone()));
+        }
+        Ok(())
+    }
+
+    fn get(&self, path: &str) -> &(Value, Origin) {
+        self.values.get(path).expect("every path that is asked for is in SETTINGS")
+    }
+
+    /// A setting as text; empty means not set.
+    pub(crate) fn text(&self, path: &str) -> String {
+        match &self.get(path).0 {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        }
+    }
+
+    pub(crate) fn optional(&self, path: &str) -> Option<String> {
+        Some(self.text(path)).filter(|text| !text.is_empty())
+    }
+
+    pub(crate) fn parsed<T>(&self, path: &str) -> anyhow::Result<T>
+    where
+        T: std::str::FromStr,
+        T::Err: fmt::Display,
+    {
+        let text = self.text(path);
+        text.parse().map_err(|error| {
+            anyhow::anyhow!("the setting {path} is {text:?} (from {}): {error}", self.get(path).1)
+        })
+    }
+
+    /// A setting that holds a list, in the file as such and elsewhere as JSON.
+    pub(crate) fn list<T: serde::de::DeserializeOwned>(&self, path: &str) -> anyhow::Result<Vec<T>> {
+        let (value, origin) = self.get(path);
+        let value = match value {
+            Value::String(text) if text.is_empty() => Value::Array(Vec::new()),
+            Value::String(text) => serde_json::from_str(text)
+                .with_context(|| format!("the setting {path} (from {origin}) is not JSON"))?,
+            other => other.clone(),
+        };
+        serde_json::from_value(value)
+            .with_context(|| format!("the setting {path} (from {origin}) is not valid"))
+    }
+
+    /// Every setting with its value and origin, for people. Secrets are not shown.
+    pub(crate) fn view(&self) -> Vec<(&'static str, String, String, &'static str)> {
+        SETTINGS
+            .iter()
+            .map(|known| {
+                let (_, origin) = self.get(known.path);
+                let value = match known.shown {
+                    Shown::Secret if *origin != Origin::Default => "(hidden)".to_owned(),
+                    _ => self.text(known.path),
+                };
+                (known.path, value, origin.to_string(), known.help)
+            })
+            .collect()
+    }
+}
+
+fn text(value: &str) -> Value {
+    Value::String(value.to_owned())
+}
+
+/// The environment variable of a setting.
+fn variable(path: &str) -> String {
+    format!("MUSTER_{}", path.to_uppercase().replace(['.', '-'], "_"))
+}
+
+fn find(path: &str) -> anyhow::Result<&'static str> {
+    if let Some(known) = SETTINGS.iter().find(|known| known.path == path) {
+        return Ok(known.path);
+    }
+    match suggest::nearest(path, SETTINGS.iter().map(|known| known.path)) {
+        Some(near) => bail!("there is no setting {path:?}; did you mean {near}?"),
+        None => bail!("there is no setting {path:?}; `muster config view` lists all of them"),
+    }
+}
+
+/// Leaves of a document with their paths. Lists are leaves.
+fn flatten(path: &str, value: Value, leaves: &mut Vec<(String, Value)>) {
+    match value {
+        Value::Object(members) => {
+            for (name, value) in members {
+                let path = if path.is_empty() { name } else { format!("{path}.{name}") };
+                flatten(&path, value, leaves);
+            }
+        }
+        Value::Null => {}
+        leaf => leaves.push((path.to_owned(), leaf)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gather(
+        file: Option<&str>,
+        environment: &[(&str, &str)],
+        flags: &[(&str, &str)],
+    ) -> anyhow::Result<Settings> {
+        let directory = tempfile::tempdir()?;
+        let path = directory.path().join("muster.yaml");
+        if let Some(text) = file {
+            fs::write(&path, text)?;
+        }
+        Settings::gather(
+            file.map(|_| path.as_path()),
+            environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
+            flags.iter().map(|(path, value)| ((*path).to_owned(), (*value).to_owned(), format!("--{path}"))),
+        )
+    }
+
+    #[test]
+    fn flags_win_over_environment_over_file_over_default() {
+        let file = "listen: 127.0.0.1:1\nauth:\n  mode: token\nlog: {level: warn}\n";
+        let settings = gather(
+            Some(file),
+            &[("MUSTER_LISTEN", "127.0.0.1:2"), ("MUSTER_LOG_LEVEL", "debug"), ("HOME", "/x")],
+            &[("listen", "127.0.0.1:3")],
+        )
+        .unwrap();
+        let origin = |path: &str| settings.get(path).1.to_string();
+        assert_eq!(
+            (settings.text("listen"), origin("listen")),
+            ("127.0.0.1:3".into(), "flag --listen".into())
+        );
+        assert_eq!(origin("log.level"), "environment MUSTER_LOG_LEVEL");
+        assert!(origin("auth.mode").starts_with("file "));
+        assert_eq!(origin("store"), "default");
+    }
+
+    #[test]
+    fn mistyped_settings_are_errors_that_name_the_right_one() {
+        let error = format!("{:#}", gather(Some("lisen: x\n"), &[], &[]).unwrap_err());
+        assert!(error.contains("did you mean listen?"), "{error}");
+        let error = format!("{:#}", gather(None, &[], &[("auth.mod", "x")]).unwrap_err());
+        assert!(error.contains("did you mean auth.mode?"), "{error}");
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let settings = gather(None, &[("MUSTER_CONTROLLER_TOKEN", "hush")], &[]).unwrap();
+        assert!(settings.view().iter().all(|(_, value, ..)| !value.contains("hush")));
+        assert_eq!(settings.text("controller-token"), "hush");
+    }
+
+    #[test]
+    fn lists_come_from_yaml_or_json() {
+        let file = "auth:\n  proxies: [a, b]\n";
+        assert_eq!(gather(Some(file), &[], &[]).unwrap().list::<String>("auth.proxies").unwrap(), ["a", "b"]);
+        let settings = gather(None, &[("MUSTER_AUTH_PROXIES", "[\"c\"]")], &[]).unwrap();
+        assert_eq!(settings.list::<String>("auth.proxies").unwrap(), ["c"]);
+    }
+}

@@ -1,0 +1,64 @@
+//! Muster: one binary that serves, and the command line that talks to it.
+
+mod audit;
+mod cli;
+mod clock;
+mod config;
+mod logs;
+mod output;
+mod serve;
+
+use std::{process::ExitCode, sync::Arc};
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(name = "muster", version, about = "Runs Kubernetes node pools, and can say why")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve the API
+    Serve(serve::Args),
+    /// Read and verify the audit log
+    Audit(audit::Args),
+    #[command(flatten)]
+    Client(cli::Command),
+}
+
+fn main() -> ExitCode {
+    cli::answer_shell(Cli::command);
+    // One TLS provider for everything in the process; it fails only when one is installed already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let result = match Cli::parse_from(cli::reorder(std::env::args_os())).command {
+        Command::Serve(args) => serve::main(args),
+        Command::Audit(args) => audit::main(&args),
+        Command::Client(command) => client(command),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            output::error(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A verb that talks to a server; one thread is enough for that.
+fn client(command: cli::Command) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(cli::run(command, Arc::new(clock::SystemClock::new()), Cli::command)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parser_is_sound() {
+        Cli::command().debug_assert();
+    }
+}

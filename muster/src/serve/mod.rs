@@ -1,0 +1,162 @@
+//! `muster serve`: puts the parts together, serves, and stops cleanly.
+
+mod auth;
+mod example;
+pub(crate) mod store;
+
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
+
+use anyhow::{Context, bail};
+use clap::Parser;
+use muster_control::{
+    audit::{AuditLog, AuditOptions},
+    registry::{Registry, RegistryOptions},
+};
+use muster_model::Clock;
+use muster_server::{
+    app::App,
+    collect::{MeteredStore, PoolCollector},
+    limits::{Limits, RateLimit, WatchSlots},
+    listen,
+    metrics::Metrics,
+    routes,
+    tls::{self, TlsFiles},
+};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    clock::SystemClock,
+    config::{Settings, Sources},
+    logs, output,
+};
+
+#[derive(Debug, Parser)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    sources: Sources,
+    /// Register the cluster and the pool of the user guide under their ids, for user@example.com
+    #[arg(long)]
+    seed_example: bool,
+}
+
+pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
+    let settings = args.sources.gather()?;
+    logs::start(&settings.text("log.level"), &settings.text("log.format"))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(serve(&settings, args.seed_example))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
+    let address: SocketAddr = settings.parsed("listen")?;
+    let tls = tls_files(settings)?;
+    // Refusals come before anything is written.
+    auth::check(settings, address, tls.as_ref())?;
+    let data_dir = PathBuf::from(settings.text("data-dir"));
+    std::fs::create_dir_all(&data_dir)
+        .with_context(|| format!("cannot make the data directory {}", data_dir.display()))?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let auth::Auth { authenticator, token_file } =
+        auth::build(settings, address, tls.as_ref(), &data_dir, &clock)?;
+    let tls = tls.as_ref().map(tls::server_config).transpose()?;
+
+    let metrics = Metrics::new();
+    let opened = store::open(settings, &data_dir, &clock).await?;
+    let metered =
+        Arc::new(MeteredStore::new(Arc::clone(&opened.store), Arc::clone(&metrics), Arc::clone(&clock)));
+    let options =
+        RegistryOptions { exclusive: opened.exclusive, default_lease: settings.parsed("status.lease")? };
+    let registry =
+        Registry::open(metered, Arc::clone(&clock), options).await.context("cannot load the registry")?;
+    metrics.register(Box::new(PoolCollector::new(Arc::clone(&registry))));
+    let audit = AuditLog::open(AuditOptions {
+        directory: data_dir.join("audit"),
+        rotate_bytes: settings.parsed("audit.rotate-bytes")?,
+        keep_files: settings.parsed("audit.keep-files")?,
+    })?;
+    let limits = Limits {
+        body: settings.parsed("limits.body-bytes")?,
+        requests_per_second: settings.parsed("limits.requests-per-second")?,
+        watches: settings.parsed("limits.watches")?,
+        watches_per_identity: settings.parsed("limits.watches-per-identity")?,
+    };
+    let stop = CancellationToken::new();
+    let app = App {
+        registry: Arc::clone(&registry),
+        identity: Arc::new(authenticator),
+        audit: Arc::new(audit),
+        metrics,
+        clock,
+        limits,
+        rate: Arc::new(RateLimit::new(limits.requests_per_second)),
+        watches: WatchSlots::new(limits),
+        stop: stop.clone(),
+    };
+    let loops = tokio::spawn({
+        let (registry, stop) = (Arc::clone(&registry), stop.clone());
+        async move { registry.run(stop).await }
+    });
+    if seed_example {
+        example::register(&registry, app.clock.now()).await?;
+    }
+    let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
+    announce(listener.local_addr()?, tls.is_some(), &app, token_file.as_deref());
+    let signals = tokio::spawn(stop_on_signal(stop.clone()));
+    let router = routes::router(&app);
+    listen::serve(listener, tls, router, stop.clone()).await?;
+    stop.cancel();
+    let _ = loops.await;
+    signals.abort();
+    drop(app);
+    drop(registry);
+    opened.store.close().await.context("the store could not be closed cleanly")?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Says on standard output where the service is; tests and scripts read the first line.
+fn announce(address: SocketAddr, tls: bool, app: &App, token_file: Option<&std::path::Path>) {
+    let scheme = if tls { "https" } else { "http" };
+    output::line(&format!("muster serves on {scheme}://{address}"));
+    if app.identity.is_dev() {
+        output::line("mode dev: the header X-User-Email is believed, and only this machine is served");
+    }
+    if let Some(path) = token_file {
+        output::line(&format!("controller token in {}", path.display()));
+    }
+    tracing::info!(%address, mode = app.identity.mode(), "serving");
+}
+
+fn tls_files(settings: &Settings) -> anyhow::Result<Option<TlsFiles>> {
+    let client_authority = settings.optional("tls.client-authority").map(PathBuf::from);
+    match (settings.optional("tls.certificate"), settings.optional("tls.key")) {
+        (Some(certificate), Some(key)) => {
+            Ok(Some(TlsFiles { certificate: certificate.into(), key: key.into(), client_authority }))
+        }
+        (None, None) if client_authority.is_none() => Ok(None),
+        _ => bail!("TLS takes both tls.certificate and tls.key"),
+    }
+}
+
+/// SIGTERM and Ctrl-C stop the server; a second one while it drains ends the process.
+async fn stop_on_signal(stop: CancellationToken) {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut terminate), Ok(mut interrupt)) =
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        tracing::error!("signals cannot be received; stop the process by force");
+        return;
+    };
+    for turn in 0.. {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        if turn > 0 {
+            std::process::exit(130);
+        }
+        tracing::info!("stopping: no new connections, requests under way are finished");
+        stop.cancel();
+    }
+}

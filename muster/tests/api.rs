@@ -1,0 +1,18 @@
+//! The acceptance rows of the node-pool API, over HTTP, against the real binary, on each store.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot read an answer has failed")]
+
+#[path = "api/bodies.rs"]
+mod bodies;
+#[path = "api/faults.rs"]
+mod faults;
+#[path = "api/harness.rs"]
+mod harness;
+#[path = "api/lists.rs"]
+mod lists;
+#[path = "api/seed.rs"]
+mod seed;
+#[path = "api/status.rs"]
+mod status;
+#[path = "api/writes.rs"]
+mod writes;

@@ -1,0 +1,212 @@
+//! The IPMI driver: an own RMCP+ client, cipher suites 3 and 17, no external program.
+//!
+//! A session lasts for one operation: it is opened, raised to the privilege that control needs, used and
+//! closed. Like everywhere, one operation runs per BMC at a time, and a refused account is not tried again.
+//! IPMI 2.0 hands anyone who asks a hash to guess passwords by (RAKP message 2), so its network belongs to
+//! nobody else; where a BMC speaks Redfish, that comes first.
+
+mod chassis;
+mod keys;
+mod session;
+mod wire;
+
+use std::{fmt, sync::Arc};
+
+use async_trait::async_trait;
+use muster_model::{
+    Clock,
+    power::{
+        Abilities, Accepted, Bmc, BootOverride, BootProgress, Credentials, DriverKind, Endpoint, Fault,
+        Identity, Order, Power, PowerAction, PowerError, Reading, Sensors,
+    },
+};
+
+use crate::{
+    address::AddressRules,
+    slots::{Refused, Slots},
+};
+use chassis::Chassis;
+use session::Session;
+
+/// RMCP's port.
+const PORT: u16 = 623;
+
+/// See the module.
+#[derive(Clone)]
+pub struct Ipmi(Arc<Inner>);
+
+struct Inner {
+    rules: Arc<AddressRules>,
+    credentials: Arc<dyn Credentials>,
+    clock: Arc<dyn Clock>,
+    slots: Slots<Memory>,
+}
+
+#[derive(Debug, Default)]
+struct Memory {
+    refused: Option<Refused>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Job {
+    Read,
+    Request(Order),
+    SetBoot(BootOverride),
+    Sensors,
+    Identify,
+}
+
+#[derive(Debug)]
+enum Done {
+    Reading(Reading),
+    Accepted(Accepted),
+    Boot(BootOverride),
+    Sensors(Box<Sensors>),
+    Identity(Box<Identity>),
+}
+
+impl fmt::Debug for Ipmi {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ipmi").field("bmcs", &self.0.slots.all().len()).finish_non_exhaustive()
+    }
+}
+
+impl Ipmi {
+    pub fn new(rules: Arc<AddressRules>, credentials: Arc<dyn Credentials>, clock: Arc<dyn Clock>) -> Self {
+        Self(Arc::new(Inner { rules, credentials, clock, slots: Slots::default() }))
+    }
+
+    /// Runs as a task of its own: a caller that goes away must not leave a session open.
+    async fn run(&self, bmc: &Bmc, job: Job) -> Result<Done, PowerError> {
+        let (inner, target) = (Arc::clone(&self.0), bmc.clone());
+        match tokio::spawn(async move { inner.perform(&target, job).await }).await {
+            Ok(done) => done.map_err(|fault| PowerError::new(bmc, fault)),
+            Err(broken) => {
+                tracing::error!(host = bmc.host, driver = "ipmi", error = %broken, "a bmc call broke off");
+                let why = "the call broke off inside Muster; please report this".to_owned();
+                Err(PowerError::new(bmc, Fault::OutcomeUnknown { action: "the call".into(), why }))
+            }
+        }
+    }
+}
+
+impl Inner {
+    async fn perform(&self, bmc: &Bmc, job: Job) -> Result<Done, Fault> {
+        let Endpoint::Ipmi { address, suite, privilege } = &bmc.endpoint else {
+            return Err(Fault::Invalid { why: "its endpoint is not an IPMI one".into() });
+        };
+        let approved =
+            self.rules.approve_udp(address, PORT).await.map_err(|why| Fault::AddressRefused { why })?;
+        let name = bmc
+            .credential
+            .as_deref()
+            .ok_or_else(|| Fault::NoCredential { why: "the host's record names no credential".into() })?;
+        let credential = self
+            .credentials
+            .credential(name)
+            .await
+            .map_err(|error| Fault::NoCredential { why: error.to_string() })?;
+
+        let slot = self.slots.slot(approved.socket);
+        let mut memory = slot.lock().await;
+        let account = Refused { credential: name.to_owned(), version: credential.version.clone() };
+        if memory.refused.as_ref() == Some(&account) {
+            return Err(Fault::Denied { credential: name.to_owned() });
+        }
+        let opened = Session::open(&*self.clock, &approved, *suite, *privilege, name, &credential).await;
+        if matches!(opened, Err(Fault::Denied { .. })) {
+            memory.refused = Some(account);
+        }
+        let mut chassis = Chassis { session: opened?, credential: name };
+        let done = self.answer(&mut chassis, bmc, job).await;
+        chassis.session.close().await;
+        done
+    }
+
+    async fn answer(&self, chassis: &mut Chassis<'_>, bmc: &Bmc, job: Job) -> Result<Done, Fault> {
+        match job {
+            Job::Read => chassis.power().await.map(|(state, health)| {
+                Done::Reading(Reading {
+                    state,
+                    at: self.clock.now(),
+                    driver: DriverKind::Ipmi,
+                    progress: BootProgress::NotReported,
+                    health,
+                    warnings: Vec::new(),
+                })
+            }),
+            Job::Request(order) => chassis.control(order, &bmc.expect).await.map(Done::Accepted),
+            Job::SetBoot(boot) => chassis.set_boot(boot, &bmc.expect).await.map(Done::Boot),
+            Job::Sensors => chassis.sensors(self.clock.now()).await.map(Box::new).map(Done::Sensors),
+            Job::Identify => chassis.identify().await.map(Box::new).map(Done::Identity),
+        }
+    }
+}
+
+/// What a completion code means for the caller.
+fn completion(asked: &str, code: u8, credential: &str) -> Fault {
+    let busy = |why: &str| Fault::Busy { why: why.to_owned() };
+    match code {
+        0xc0 => busy("its controller has too much to do"),
+        0xc3 => busy("its controller timed out"),
+        0xc4 => busy("its controller is out of space"),
+        0xd2 => busy("it is still starting"),
+        0xd5 => busy("it cannot do this in its present state"),
+        0xc1 | 0xc2 => Fault::unsupported(asked, DriverKind::Ipmi),
+        0xd4 => Fault::Denied { credential: credential.to_owned() },
+        code => Fault::Refused { asked: asked.to_owned(), answer: format!("completion code {code:#04x}") },
+    }
+}
+
+#[async_trait]
+impl Power for Ipmi {
+    fn driver(&self) -> DriverKind {
+        DriverKind::Ipmi
+    }
+
+    fn abilities(&self) -> Abilities {
+        use PowerAction::{Cycle, ForceOff, GracefulOff, On, Reset};
+        Abilities {
+            read: true,
+            boot: true,
+            sensors: true,
+            identify: true,
+            ..Abilities::actions([On, GracefulOff, ForceOff, Cycle, Reset])
+        }
+    }
+
+    async fn read(&self, bmc: &Bmc) -> Result<Reading, PowerError> {
+        match self.run(bmc, Job::Read).await? {
+            Done::Reading(reading) => Ok(reading),
+            other => unreachable!("a read answered {other:?}"),
+        }
+    }
+
+    async fn request(&self, bmc: &Bmc, order: Order) -> Result<Accepted, PowerError> {
+        match self.run(bmc, Job::Request(order)).await? {
+            Done::Accepted(accepted) => Ok(accepted),
+            other => unreachable!("a request answered {other:?}"),
+        }
+    }
+
+    async fn set_boot(&self, bmc: &Bmc, boot: BootOverride) -> Result<BootOverride, PowerError> {
+        match self.run(bmc, Job::SetBoot(boot)).await? {
+            Done::Boot(boot) => Ok(boot),
+            other => unreachable!("a boot setting answered {other:?}"),
+        }
+    }
+
+    async fn sensors(&self, bmc: &Bmc) -> Result<Sensors, PowerError> {
+        match self.run(bmc, Job::Sensors).await? {
+            Done::Sensors(sensors) => Ok(*sensors),
+            other => unreachable!("sensors answered {other:?}"),
+        }
+    }
+
+    async fn identify(&self, bmc: &Bmc) -> Result<Identity, PowerError> {
+        match self.run(bmc, Job::Identify).await? {
+            Done::Identity(identity) => Ok(*identity),
+            other => unreachable!("identity answered {other:?}"),
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! The commands that matter for power, and what their answers mean.
+
+use muster_model::{
+    Known, Timestamp,
+    power::{
+        Accepted, BootMode, BootOverride, BootTarget, Expected, Fault, Health, Identity, Order, PowerAction,
+        PowerState, Sensors,
+    },
+};
+
+use super::{
+    completion,
+    session::{Repeat, Session, Trouble},
+    wire::Command,
+};
+
+const CHASSIS: u8 = 0x00;
+const APPLICATION: u8 = 0x06;
+const DCMI: u8 = 0x2c;
+
+/// Boot parameter 5. Some BMCs keep the device and never show the flags as valid.
+struct BootFlags {
+    valid: bool,
+    persistent: bool,
+    uefi: bool,
+    device: u8,
+}
+
+fn command(function: u8, number: u8, data: &[u8]) -> Command {
+    Command { function, number, data: data.to_vec() }
+}
+
+/// A session with the name of its credential, for messages.
+pub(super) struct Chassis<'a> {
+    pub session: Session<'a>,
+    pub credential: &'a str,
+}
+
+impl Chassis<'_> {
+    async fn ask(&mut self, asked: &str, question: &Command) -> Result<Vec<u8>, Fault> {
+        self.session.command(question, Repeat::Yes).await.map_err(|trouble| match trouble {
+            Trouble::Fault(fault) => fault,
+            Trouble::Code(code) => completion(asked, code, self.credential),
+        })
+    }
+
+    pub(super) async fn power(&mut self) -> Result<(PowerState, Health), Fault> {
+        let answer = self.ask("the chassis status", &command(CHASSIS, 0x01, &[])).await?;
+        let Some(&state) = answer.first() else {
+            return Err(Fault::malformed("the chassis status", "it is empty"));
+        };
+        // Bits 1, 3, 4: overload, fault, control fault. Bit 2, the interlock, is an open case.
+        let health = if state & 0b0001_1010 != 0 { Health::Critical } else { Health::Ok };
+        Ok((if state & 1 == 1 { PowerState::On } else { PowerState::Off }, health))
+    }
+
+    /// Reads, checks the machine, and sends the control if it is not there yet.
+    pub(super) async fn control(&mut self, order: Order, expect: &Expected) -> Result<Accepted, Fault> {
+        if order.action.interrupts() {
+            self.prove(expect).await?;
+        }
+        let (state, _) = self.power().await?;
+        if order.action.is_met_by(&state) {
+            return Ok(Accepted::AlreadyThere);
+        }
+        let (control, how) = match order.action {
+            PowerAction::ForceOff => (0x00, "power down"),
+            PowerAction::On => (0x01, "power up"),
+            PowerAction::Cycle => (0x02, "power cycle"),
+            PowerAction::Reset => (0x03, "hard reset"),
+            PowerAction::GracefulOff => (0x05, "soft shutdown"),
+        };
+        let repeat = if order.action.is_repeatable() { Repeat::Yes } else { Repeat::Never };
+        let question = command(CHASSIS, 0x02, &[control]);
+        match self.session.command(&question, repeat).await {
+            Ok(_) => Ok(Accepted::Sent { how: how.to_owned() }),
+            Err(Trouble::Code(code)) => Err(completion(how, code, self.credential)),
+            Err(Trouble::Fault(fault)) => {
+                Err(Fault::OutcomeUnknown { action: how.to_owned(), why: fault.to_string() })
+            }
+        }
+    }
+
+    /// Sets the boot device and reads it back.
+    pub(super) async fn set_boot(
+        &mut self,
+        boot: BootOverride,
+        expect: &Expected,
+    ) -> Result<BootOverride, Fault> {
+        self.prove(expect).await?;
+        let device = match boot.target {
+            BootTarget::Default => 0x00,
+            BootTarget::Pxe => 0x01,
+            BootTarget::Disk => 0x02,
+            BootTarget::Cd => 0x05,
+            BootTarget::Setup => 0x06,
+            BootTarget::UefiHttp => {
+                return Err(Fault::unsupported("boot by HTTP", muster_model::power::DriverKind::Ipmi));
+            }
+        };
+        let mut flags = 0x80; // valid
+        if !boot.once {
+            flags |= 0x40;
+        }
+        if boot.mode == Some(BootMode::Uefi) {
+            flags |= 0x20;
+        }
+        // Without this the flags expire after 60 s, which is less than some machines need to power on. BMCs
+        // that do not know the parameter refuse it, and nothing is lost.
+        let keep = command(CHASSIS, 0x08, &[0x03, 0x08]);
+        if let Err(Trouble::Fault(fault)) = self.session.command(&keep, Repeat::Yes).await {
+            return Err(fault);
+        }
+        let before = self.boot_flags().await?;
+        if before.device == device && !before.valid {
+            // A leftover that looks like what is wanted would pass for success: put something else there first.
+            self.write_boot(0x80, u8::from(device == 0)).await?;
+        }
+        self.write_boot(flags, device).await?;
+        let kept = self.boot_flags().await?;
+        if kept.device != device || (boot.mode == Some(BootMode::Uefi) && !kept.uefi) {
+            let found = format!("device {:#x}", kept.device);
+            return Err(Fault::BootIgnored { wanted: format!("device {device:#x}"), found });
+        }
+        let mode = kept.uefi.then_some(BootMode::Uefi);
+        Ok(BootOverride { target: boot.target, mode, once: !kept.persistent })
+    }
+
+    async fn write_boot(&mut self, flags: u8, device: u8) -> Result<(), Fault> {
+        let set = command(CHASSIS, 0x08, &[0x05, flags, device << 2, 0, 0, 0]);
+        self.ask("the boot device", &set).await.map(drop)
+    }
+
+    async fn boot_flags(&mut self) -> Result<BootFlags, Fault> {
+        let answer = self.ask("the boot device", &command(CHASSIS, 0x09, &[0x05, 0, 0])).await?;
+        let [_, _, flags, choice, ..] = answer[..] else {
+            return Err(Fault::malformed("the boot device", "the answer is cut short"));
+        };
+        Ok(BootFlags {
+            valid: flags & 0x80 != 0,
+            persistent: flags & 0x40 != 0,
+            uefi: flags & 0x20 != 0,
+            device: (choice >> 2) & 0x0f,
+        })
+    }
+
+    /// Watts by DCMI, where the BMC knows it. Reading the whole sensor repository takes minutes and is not
+    /// done here.
+    pub(super) async fn sensors(&mut self, now: Timestamp) -> Result<Sensors, Fault> {
+        let (_, health) = self.power().await?;
+        let question = command(DCMI, 0x02, &[0xdc, 0x01, 0x00, 0x00]);
+        let milliwatts = match self.session.command(&question, Repeat::Yes).await {
+            Ok(answer) => match answer.as_slice() {
+                // Group 0xdc, current watts, then minimum, maximum, average, time, period, state (bit 6: active).
+                [0xdc, low, high, rest @ ..] if rest.get(14).is_some_and(|state| state & 0x40 != 0) => {
+                    Known::Value { value: i64::from(u16::from_le_bytes([*low, *high])) * 1000, at: now }
+                }
+                _ => Known::Unknown { why: "the BMC's power measurement is not active".into(), since: now },
+            },
+            Err(Trouble::Code(_)) => {
+                Known::Unknown { why: "the BMC has no DCMI power reading".into(), since: now }
+            }
+            Err(Trouble::Fault(fault)) => return Err(fault),
+        };
+        Ok(Sensors { milliwatts, temperatures: Vec::new(), health })
+    }
+
+    pub(super) async fn identify(&mut self) -> Result<Identity, Fault> {
+        let device = self.ask("the device id", &command(APPLICATION, 0x01, &[])).await?;
+        let firmware = match device.get(2..4) {
+            Some(&[major, minor]) => Some(format!("{}.{minor:02x}", major & 0x7f)),
+            _ => None,
+        };
+        let vendor = match device.get(6..9) {
+            Some(&[low, middle, high]) => {
+                let number = u32::from_le_bytes([low, middle, high & 0x0f, 0]);
+                Some(format!("IANA enterprise {number}"))
+            }
+            _ => None,
+        };
+        let uuid = self.guid().await?.map(|guid| spellings(&guid)[0].clone());
+        Ok(Identity { vendor, bmc_firmware: firmware, uuid, ..Identity::default() })
+    }
+
+    async fn guid(&mut self) -> Result<Option<[u8; 16]>, Fault> {
+        match self.session.command(&command(APPLICATION, 0x37, &[]), Repeat::Yes).await {
+            Ok(answer) => Ok(answer.get(..16).and_then(|bytes| bytes.try_into().ok())),
+            Err(Trouble::Code(_)) => Ok(None),
+            Err(Trouble::Fault(fault)) => Err(fault),
+        }
+    }
+
+    /// An error unless the machine is the expected one. IPMI knows a UUID; a serial number alone cannot be
+    /// checked here and does not stop the call.
+    async fn prove(&mut self, expect: &Expected) -> Result<(), Fault> {
+        let Some(expected) = &expect.uuid else { return Ok(()) };
+        let found = self.guid().await?.map(|guid| spellings(&guid));
+        let same = |text: &String| text.eq_ignore_ascii_case(expected.trim());
+        match found {
+            Some(found) if found.iter().any(same) => Ok(()),
+            found => Err(Fault::WrongHost {
+                what: "UUID",
+                expected: expected.clone(),
+                found: found.map_or_else(|| "not reported".to_owned(), |[first, ..]| first),
+            }),
+        }
+    }
+}
+
+/// A UUID in the three byte orders that BMCs use for it: as it is written, as SMBIOS stores it, backwards.
+fn spellings(guid: &[u8; 16]) -> [String; 3] {
+    let write = |b: [u8; 16]| {
+        let hex = hex::encode(b);
+        format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    };
+    let mut smbios = *guid;
+    smbios[..4].reverse();
+    smbios[4..6].reverse();
+    smbios[6..8].reverse();
+    let mut backwards = *guid;
+    backwards.reverse();
+    [write(*guid), write(smbios), write(backwards)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uuid_is_recognised_in_every_byte_order() {
+        let guid = [0x33, 0x22, 0x11, 0x00, 0x55, 0x44, 0x77, 0x66, 8, 9, 10, 11, 12, 13, 14, 15];
+        let all = spellings(&guid);
+        assert_eq!(all[0], "33221100-5544-7766-0809-0a0b0c0d0e0f");
+        assert_eq!(all[1], "00112233-4455-6677-0809-0a0b0c0d0e0f");
+        assert_eq!(all[2], "0f0e0d0c-0b0a-0908-6677-445500112233");
+    }
+}

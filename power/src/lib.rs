@@ -1,0 +1,20 @@
+//! The drivers behind [`muster_model::power::Power`].
+//!
+//! [`redfish`], [`ipmi`], [`wol`], [`agent`], [`webhook`] and [`dry_run`] each reach machines in one way;
+//! [`ladder`] tries several of them in order. [`address`] decides what may be called at all, [`tls`] whom to
+//! trust. Nothing here keeps time of its own, reads the environment or starts a program.
+
+pub mod address;
+pub mod agent;
+pub mod dry_run;
+mod http;
+pub mod ipmi;
+pub mod ladder;
+pub mod redfish;
+pub mod sign;
+mod slots;
+pub mod tls;
+pub mod webhook;
+pub mod wol;
+
+pub use http::Limits;

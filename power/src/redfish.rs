@@ -1,0 +1,269 @@
+//! The Redfish driver: an own thin client that reads tolerantly and trusts little.
+//!
+//! Per BMC (told apart by the address that is connected to, not by how a record spells it) there is one slot
+//! with a lock: one call in flight, one session at most. An operation runs as a task of its own, so that a
+//! caller that goes away cannot leave a login half done. Sessions end in [`Redfish::close`], when a
+//! credential changes, and when the driver is dropped; a process that was killed leaves its sessions in the
+//! [`Ledger`], and the next one ends them before it opens its own.
+
+mod boot;
+mod conversation;
+mod identity;
+mod ledger;
+mod quirks;
+mod reset;
+mod sensors;
+mod system;
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use async_trait::async_trait;
+use muster_model::{
+    Clock, Duration,
+    power::{
+        Abilities, Accepted, Bmc, BootOverride, Credentials, DriverKind, Endpoint, Fault, Identity, Order,
+        Power, PowerAction, PowerError, Reading, Sensors, Trust, Warning,
+    },
+};
+
+use crate::{
+    address::{AddressRules, Approved, Path, Scheme},
+    http::{Limits, Wire},
+    slots::{Refused, Slots},
+};
+use conversation::Conversation;
+pub use ledger::{Ledger, MemoryLedger};
+use quirks::Quirks;
+
+/// What the driver needs from the rest of the process.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    pub rules: Arc<AddressRules>,
+    pub credentials: Arc<dyn Credentials>,
+    pub clock: Arc<dyn Clock>,
+    pub limits: Limits,
+    pub ledger: Arc<dyn Ledger>,
+}
+
+/// See the module.
+#[derive(Clone)]
+pub struct Redfish(Arc<Inner>);
+
+struct Inner {
+    setup: Setup,
+    slots: Slots<Memory>,
+}
+
+/// What is remembered about one BMC between calls.
+#[derive(Debug, Default)]
+struct Memory {
+    session: Option<Session>,
+    refused: Option<Refused>,
+    /// What the service root said, once it was read.
+    root: Option<Root>,
+    /// Until when (monotonic) no session is tried, because the BMC had no room for one.
+    basic_until: Option<Duration>,
+    /// Paths of systems by their configured id.
+    systems: BTreeMap<Option<String>, String>,
+    quirks: Quirks,
+}
+
+#[derive(Debug, Clone)]
+struct Root {
+    systems: String,
+    /// Where sessions are made; `None` when there are none.
+    sessions: Option<String>,
+    vendor: String,
+}
+
+/// An open session, with all that is needed to end it.
+#[derive(Debug, Clone)]
+struct Session {
+    token: muster_model::power::Secret,
+    location: Option<String>,
+    version: String,
+    approved: Approved,
+    trust: Trust,
+}
+
+/// One question to a BMC.
+#[derive(Debug, Clone, Copy)]
+enum Job {
+    Read,
+    Request(Order),
+    SetBoot(BootOverride),
+    Sensors,
+    Identify,
+}
+
+/// Its answer.
+#[derive(Debug)]
+enum Done {
+    Reading(Reading),
+    Accepted(Accepted),
+    Boot(BootOverride),
+    Sensors(Box<Sensors>),
+    Identity(Box<Identity>),
+}
+
+impl fmt::Debug for Redfish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redfish").field("bmcs", &self.0.slots.all().len()).finish_non_exhaustive()
+    }
+}
+
+impl Redfish {
+    pub fn new(setup: Setup) -> Self {
+        Self(Arc::new(Inner { setup, slots: Slots::default() }))
+    }
+
+    async fn run(&self, bmc: &Bmc, job: Job) -> Result<Done, PowerError> {
+        let (inner, target) = (Arc::clone(&self.0), bmc.clone());
+        let task = tokio::spawn(async move { inner.perform(&target, job).await });
+        match task.await {
+            Ok(done) => done.map_err(|fault| PowerError::new(bmc, fault)),
+            Err(broken) => {
+                tracing::error!(host = bmc.host, driver = "redfish", error = %broken, "a bmc call broke off");
+                let why = "the call broke off inside Muster; please report this".to_owned();
+                Err(PowerError::new(bmc, Fault::OutcomeUnknown { action: "the call".into(), why }))
+            }
+        }
+    }
+}
+
+impl Inner {
+    async fn perform(&self, bmc: &Bmc, job: Job) -> Result<Done, Fault> {
+        let Endpoint::Redfish { url, trust, auth, system } = &bmc.endpoint else {
+            return Err(Fault::Invalid { why: "its endpoint is not a Redfish one".into() });
+        };
+        let approved = self
+            .setup
+            .rules
+            .approve_url(url, Path::None)
+            .await
+            .map_err(|why| Fault::AddressRefused { why })?;
+        let name = bmc
+            .credential
+            .as_deref()
+            .ok_or_else(|| Fault::NoCredential { why: "the host's record names no credential".into() })?;
+        let credential = self
+            .setup
+            .credentials
+            .credential(name)
+            .await
+            .map_err(|error| Fault::NoCredential { why: error.to_string() })?;
+
+        let slot = self.slots.slot(approved.socket);
+        let mut memory = slot.lock().await;
+        let account = Refused { credential: name.to_owned(), version: credential.version.clone() };
+        if memory.refused.as_ref() == Some(&account) {
+            return Err(Fault::Denied { credential: name.to_owned() });
+        }
+        let mut talk = Conversation {
+            wire: Wire::new(&approved, trust, self.setup.limits)?,
+            setup: &self.setup,
+            approved: &approved,
+            trust,
+            auth: *auth,
+            name,
+            credential: &credential,
+            memory: &mut memory,
+        };
+        talk.begin().await?;
+        let path = talk.choose_system(system.as_deref(), &bmc.expect).await?;
+        match job {
+            Job::Read => talk.reading(&path, &bmc.expect).await.map(|mut reading| {
+                reading.warnings = warnings(&approved, trust);
+                Done::Reading(reading)
+            }),
+            Job::Request(order) => talk.reset(&path, &bmc.expect, order).await.map(Done::Accepted),
+            Job::SetBoot(boot) => talk.set_boot(&path, &bmc.expect, boot).await.map(Done::Boot),
+            Job::Sensors => talk.sensors(&path).await.map(Box::new).map(Done::Sensors),
+            Job::Identify => talk.identify(&path).await.map(Box::new).map(Done::Identity),
+        }
+    }
+}
+
+fn warnings(approved: &Approved, trust: &Trust) -> Vec<Warning> {
+    match (approved.scheme, trust) {
+        (Scheme::Https, Trust::Insecure) => vec![Warning::InsecureTls],
+        (Scheme::Https, _) => Vec::new(),
+        _ => vec![Warning::PlainHttp],
+    }
+}
+
+impl Drop for Inner {
+    /// Ends what [`Power::close`] did not: the last owner may be a task whose caller went away.
+    fn drop(&mut self) {
+        let (setup, Ok(runtime)) = (self.setup.clone(), tokio::runtime::Handle::try_current()) else {
+            return;
+        };
+        for session in self.slots.take_idle().into_iter().filter_map(|memory| memory.session) {
+            let setup = setup.clone();
+            runtime.spawn(async move { conversation::log_out(&setup, session).await });
+        }
+    }
+}
+
+#[async_trait]
+impl Power for Redfish {
+    fn driver(&self) -> DriverKind {
+        DriverKind::Redfish
+    }
+
+    fn abilities(&self) -> Abilities {
+        use PowerAction::{Cycle, ForceOff, GracefulOff, On, Reset};
+        Abilities {
+            read: true,
+            boot: true,
+            sensors: true,
+            identify: true,
+            ..Abilities::actions([On, GracefulOff, ForceOff, Cycle, Reset])
+        }
+    }
+
+    async fn read(&self, bmc: &Bmc) -> Result<Reading, PowerError> {
+        match self.run(bmc, Job::Read).await? {
+            Done::Reading(reading) => Ok(reading),
+            other => unreachable!("a read answered {other:?}"),
+        }
+    }
+
+    async fn request(&self, bmc: &Bmc, order: Order) -> Result<Accepted, PowerError> {
+        match self.run(bmc, Job::Request(order)).await? {
+            Done::Accepted(accepted) => Ok(accepted),
+            other => unreachable!("a request answered {other:?}"),
+        }
+    }
+
+    async fn set_boot(&self, bmc: &Bmc, boot: BootOverride) -> Result<BootOverride, PowerError> {
+        match self.run(bmc, Job::SetBoot(boot)).await? {
+            Done::Boot(boot) => Ok(boot),
+            other => unreachable!("a boot setting answered {other:?}"),
+        }
+    }
+
+    async fn sensors(&self, bmc: &Bmc) -> Result<Sensors, PowerError> {
+        match self.run(bmc, Job::Sensors).await? {
+            Done::Sensors(sensors) => Ok(*sensors),
+            other => unreachable!("sensors answered {other:?}"),
+        }
+    }
+
+    async fn identify(&self, bmc: &Bmc) -> Result<Identity, PowerError> {
+        match self.run(bmc, Job::Identify).await? {
+            Done::Identity(identity) => Ok(*identity),
+            other => unreachable!("identity answered {other:?}"),
+        }
+    }
+
+    async fn close(&self) {
+        let ends = self.0.slots.all().into_iter().map(|slot| async move {
+            let session = slot.lock().await.session.take();
+            if let Some(session) = session {
+                conversation::log_out(&self.0.setup, session).await;
+            }
+        });
+        futures::future::join_all(ends).await;
+    }
+}

@@ -1,0 +1,220 @@
+//! Switching: which reset type to send, and what the answer means.
+
+use muster_model::{
+    Duration,
+    power::{Accepted, DriverKind, Expected, Fault, Order, PowerAction, PowerState, shown},
+};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::{
+    conversation::{Conversation, follow, message_ids, refusal},
+    system::{power_state, prove},
+};
+use crate::http::Answer;
+
+/// How often a task monitor is asked, and how many times: with this a task is watched for 20 s, which fits
+/// into the time limit of every phase that waits for it. A longer task is left to be confirmed by reading.
+const TASK_PAUSE: Duration = Duration::from_secs(1);
+const TASK_POLLS: u32 = 20;
+
+impl Conversation<'_> {
+    /// Reads, checks that this is the right machine and not there yet, and sends the next fitting reset type.
+    pub(super) async fn reset(
+        &mut self,
+        path: &str,
+        expect: &Expected,
+        order: Order,
+    ) -> Result<Accepted, Fault> {
+        let (system, _) = self.system(path, expect).await?;
+        if order.action.interrupts() {
+            prove(&system, expect)?;
+        }
+        let state = power_state(&system);
+        if order.action.is_met_by(&state) {
+            return Ok(Accepted::AlreadyThere);
+        }
+        if let PowerState::Unknown { why } = state {
+            return Err(Fault::malformed(
+                "its power state",
+                format!("{why}; nothing is switched on a guess"),
+            ));
+        }
+        let (target, allowed) = self.reset_action(path, &system).await?;
+        let kind = pick(order, allowed.as_deref(), &self.memory.quirks.avoid).ok_or_else(|| {
+            let offered = allowed.map(|list| list.join(", ")).unwrap_or_default();
+            Fault::unsupported(
+                format!("{} (it offers: {})", order.action, shown(&offered)),
+                DriverKind::Redfish,
+            )
+        })?;
+        if kind == "PushPowerButton" && order.action == PowerAction::On {
+            // The button toggles: one wrong reading would switch the machine off.
+            let (again, _) = self.system(path, expect).await?;
+            if power_state(&again) != PowerState::Off {
+                return Ok(Accepted::AlreadyThere);
+            }
+        }
+        self.post_reset(path, expect, order.action, &target, kind).await
+    }
+
+    /// Where resets are sent and which ones are offered, if the BMC says so.
+    async fn reset_action(
+        &mut self,
+        path: &str,
+        system: &Value,
+    ) -> Result<(String, Option<Vec<String>>), Fault> {
+        const ACTION: &str = "/Actions/#ComputerSystem.Reset";
+        let action = system.pointer(ACTION);
+        let field = |name: &str| action.and_then(|action| action.get(name));
+        let target = match field("target").and_then(Value::as_str) {
+            Some(target) => follow(target)?,
+            None => format!("{}/Actions/ComputerSystem.Reset", path.trim_end_matches('/')),
+        };
+        let words = |list: &Value| -> Option<Vec<String>> {
+            Some(list.as_array()?.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+        };
+        if let Some(allowed) = field("ResetType@Redfish.AllowableValues").and_then(words) {
+            return Ok((target, Some(allowed)));
+        }
+        let Some(info) = field("@Redfish.ActionInfo").and_then(Value::as_str) else {
+            return Ok((target, None));
+        };
+        let info = self.get_if_there(&follow(info)?, "the reset action's description").await?;
+        let parameters = info.as_ref().and_then(|info| info.get("Parameters")?.as_array());
+        let reset = parameters.and_then(|list| {
+            list.iter().find(|entry| entry.get("Name").and_then(Value::as_str) == Some("ResetType"))
+        });
+        Ok((target, reset.and_then(|entry| entry.get("AllowableValues")).and_then(words)))
+    }
+
+    async fn post_reset(
+        &mut self,
+        path: &str,
+        expect: &Expected,
+        action: PowerAction,
+        target: &str,
+        kind: &str,
+    ) -> Result<Accepted, Fault> {
+        let asked = format!("reset {kind}");
+        let answer = match self.call(Method::POST, target, Some(&json!({ "ResetType": kind })), None).await {
+            Ok(answer) => answer,
+            Err(failed) if failed.sent => {
+                return Err(Fault::OutcomeUnknown { action: asked, why: failed.fault.to_string() });
+            }
+            Err(failed) => return Err(failed.fault),
+        };
+        match answer.status {
+            202 => self.watch_task(&answer, &asked).await?,
+            200..=299 => {}
+            400 | 409 | 412 | 503 => {
+                let busy = self.is_busy(&answer) || answer.status == 503;
+                let (system, _) = self.system(path, expect).await?;
+                if action.is_met_by(&power_state(&system)) {
+                    return Ok(Accepted::AlreadyThere); // some refuse to do what is already done
+                }
+                return Err(match refusal(&asked, &answer) {
+                    Fault::Refused { answer, .. } if busy => Fault::Busy { why: answer },
+                    fault => fault,
+                });
+            }
+            500 | 502 | 504 => {
+                let why = refusal(&asked, &answer).to_string();
+                return Err(Fault::OutcomeUnknown { action: asked, why });
+            }
+            _ => return Err(refusal(&asked, &answer)),
+        }
+        Ok(Accepted::Sent { how: kind.to_owned() })
+    }
+
+    fn is_busy(&self, answer: &Answer) -> bool {
+        let ids = message_ids(answer);
+        self.memory.quirks.busy.iter().any(|mark| ids.iter().any(|id| id.ends_with(mark.as_str())))
+    }
+
+    /// Follows a task until it ends or the patience for it does; a task that failed is a refusal.
+    async fn watch_task(&mut self, accepted: &Answer, asked: &str) -> Result<(), Fault> {
+        let Some(monitor) = accepted.header("location").and_then(|place| self.local(place)) else {
+            return Ok(()); // nothing to follow: reading the power state tells
+        };
+        for _ in 0..TASK_POLLS {
+            let Ok(answer) = self.call(Method::GET, &monitor, None, None).await else {
+                return Ok(()); // it was accepted; what follows is told by reading
+            };
+            match answer.status {
+                202 => self.setup.clock.sleep(TASK_PAUSE).await,
+                200..=299 => return task_verdict(&answer, asked),
+                404 | 410 => return Ok(()), // finished monitors vanish
+                _ => return Err(refusal(asked, &answer)),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn task_verdict(answer: &Answer, asked: &str) -> Result<(), Fault> {
+    let Ok(task) = answer.json("a task") else { return Ok(()) };
+    let state = task.get("TaskState").and_then(Value::as_str).unwrap_or_default();
+    let failed = matches!(state, "Exception" | "Killed" | "Cancelled")
+        || task.get("TaskStatus").and_then(Value::as_str) == Some("Critical");
+    if !failed {
+        return Ok(());
+    }
+    let message = task.pointer("/Messages/0/Message").and_then(Value::as_str).unwrap_or(state);
+    let answer = format!("its task failed: {}", shown(message));
+    Err(Fault::Refused { asked: asked.to_owned(), answer })
+}
+
+/// The reset type for this attempt: the first that is offered, then the next, and so on. Attempts past the
+/// end repeat the last one.
+fn pick(order: Order, allowed: Option<&[String]>, avoid: &[String]) -> Option<&'static str> {
+    let known: &[&str] = match order.action {
+        PowerAction::On => &["On", "ForceOn", "PushPowerButton"],
+        PowerAction::GracefulOff => &["GracefulShutdown"],
+        PowerAction::ForceOff => &["ForceOff"],
+        PowerAction::Cycle => &["PowerCycle", "ForceRestart"],
+        PowerAction::Reset => &["ForceRestart", "GracefulRestart"],
+    };
+    let offered = |kind: &&&'static str| {
+        !avoid.iter().any(|bad| bad == **kind)
+            && match allowed {
+                Some(list) => list.iter().any(|entry| entry == **kind),
+                None => **kind != "PushPowerButton", // a toggle is not sent on a guess
+            }
+    };
+    let fitting: Vec<_> = known.iter().filter(offered).collect();
+    let last = fitting.len().checked_sub(1)?;
+    fitting.get(usize::try_from(order.attempt).unwrap_or(last).min(last)).map(|kind| **kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_attempt_takes_the_next_offered_type() {
+        #[track_caller]
+        fn check(
+            action: PowerAction,
+            attempt: u32,
+            allowed: Option<&str>,
+            avoid: &str,
+            expected: Option<&str>,
+        ) {
+            let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+            let allowed = allowed.map(words);
+            let got = pick(Order { action, attempt }, allowed.as_deref(), &words(avoid));
+            assert_eq!(got, expected, "{action} {attempt} {allowed:?} without {avoid}");
+        }
+        use PowerAction::{Cycle, ForceOff, On, Reset};
+        check(On, 0, Some("On ForceOn PushPowerButton"), "", Some("On"));
+        check(On, 1, Some("On ForceOn PushPowerButton"), "", Some("ForceOn"));
+        check(On, 2, Some("On ForceOn PushPowerButton"), "", Some("PushPowerButton"));
+        check(On, 9, Some("On"), "", Some("On"));
+        check(On, 2, None, "", Some("ForceOn")); // never a toggle on a guess
+        check(On, 0, Some("ForceOff"), "", None);
+        check(ForceOff, 0, None, "", Some("ForceOff"));
+        check(Cycle, 0, Some("ForceRestart"), "", Some("ForceRestart"));
+        check(Reset, 0, Some("ForceRestart GracefulRestart"), "ForceRestart", Some("GracefulRestart"));
+    }
+}

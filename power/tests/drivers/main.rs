@@ -1,0 +1,10 @@
+//! Drivers against machines: our emulators and peers that others wrote. One binary, so that it links once.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod hostile;
+mod ipmi;
+mod lies;
+mod others;
+mod redfish;
+mod sessions;
+mod support;

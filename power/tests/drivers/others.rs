@@ -1,0 +1,278 @@
+//! Wake-on-LAN, agent, webhook, dry-run and the ladder.
+
+use std::sync::{Arc, Mutex};
+
+use axum::{Json, Router, http::HeaderMap, http::StatusCode, routing::post};
+use muster_emulate::{
+    Machine, Power as Supply, Timing,
+    ipmi::{Account, Level, RmcpBmc},
+    redfish::{Faults, Fleet, Layout},
+};
+use muster_model::{
+    Clock, Duration, Timestamp,
+    power::{
+        Accepted, Bmc, BootOverride, BootTarget, CipherSuite, Credentials, DriverKind, Endpoint, Expected,
+        Mac, Order, Power, PowerAction, PowerState, Privilege, Secret, Trust,
+    },
+};
+use muster_power::{
+    Limits,
+    agent::{AgentHub, Distrust, Guard},
+    dry_run::DryRun,
+    ipmi::Ipmi,
+    ladder::Ladder,
+    sign::Seen,
+    webhook::{Call, Webhook},
+    wol::WakeOnLan,
+};
+use tokio::net::UdpSocket;
+
+use crate::support::{Vault, clock, loopback_rules, read_until, redfish, redfish_host, within};
+
+const ON: Order = Order::first(PowerAction::On);
+
+fn record(endpoint: Endpoint) -> Bmc {
+    Bmc { host: "n1".into(), endpoint, credential: Some("lab".into()), expect: Expected::default() }
+}
+
+/// A clock that moves when it is told to.
+#[derive(Debug, Default)]
+struct Hand(Mutex<u64>);
+
+impl Hand {
+    fn forward(&self, length: Duration) {
+        *self.0.lock().unwrap() += length.millis();
+    }
+}
+
+#[async_trait::async_trait]
+impl Clock for Hand {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(1_700_000_000_000 + i64::try_from(*self.0.lock().unwrap()).unwrap())
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_millis(*self.0.lock().unwrap())
+    }
+
+    async fn sleep(&self, length: Duration) {
+        self.forward(length);
+    }
+}
+
+#[tokio::test]
+async fn bm_7_24_magic_packets_reach_the_directed_broadcast() {
+    let mac: Mac = "02:00:00:00:00:0a".parse().unwrap();
+    let secret: Mac = "01:02:03:04:05:06".parse().unwrap();
+    let driver = WakeOnLan::new(loopback_rules(), clock());
+    for (broadcast, secure_on, length) in
+        [("127.0.0.1", None, 102), ("127.255.255.255", None, 102), ("127.255.255.255", Some(secret), 108)]
+    {
+        let listener = UdpSocket::bind((broadcast, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let host = record(Endpoint::Wol { mac, broadcast: broadcast.into(), port, secure_on });
+        assert!(matches!(driver.request(&host, ON).await.unwrap(), Accepted::Sent { .. }));
+        for _ in 0..3 {
+            let mut packet = [0; 256];
+            let (size, _) = within("a magic packet", listener.recv_from(&mut packet)).await.unwrap();
+            let packet = &packet[..size];
+            assert_eq!(size, length);
+            assert_eq!(packet[..6], [0xff; 6]);
+            assert!(packet[6..102].chunks(6).all(|chunk| chunk == mac.0));
+            assert_eq!(packet[102..], secure_on.map(|mac| mac.0.to_vec()).unwrap_or_default());
+        }
+    }
+}
+
+#[tokio::test]
+async fn bm_7_25_wake_on_lan_can_neither_read_nor_stop() {
+    let driver = WakeOnLan::new(loopback_rules(), clock());
+    let mac = "02:00:00:00:00:0a".parse().unwrap();
+    let host = record(Endpoint::Wol { mac, broadcast: "127.0.0.1".into(), port: 9, secure_on: None });
+    assert!(!driver.abilities().read && !driver.abilities().can(PowerAction::ForceOff));
+    assert!(!driver.read(&host).await.unwrap().state.is_known(), "never a false off");
+    for action in [PowerAction::GracefulOff, PowerAction::ForceOff, PowerAction::Cycle] {
+        let error = driver.request(&host, Order::first(action)).await.unwrap_err();
+        assert_eq!(error.code(), "POWER_UNSUPPORTED", "{error}");
+    }
+}
+
+#[tokio::test]
+async fn bm_7_24_the_agent_powers_off_on_a_token_that_works_once() {
+    let hand = Arc::new(Hand::default());
+    let vault = Vault::with("lab", "agent", "the key");
+    let key = Secret::new("the key");
+    let hub = AgentHub::new(Arc::clone(&vault) as Arc<dyn Credentials>, Arc::clone(&hand) as Arc<dyn Clock>);
+    let host = record(Endpoint::Agent);
+    let off = Order::first(PowerAction::GracefulOff);
+    let mut guard = Guard::new(key.clone(), "n1", "boot-1");
+    let macs = vec!["02:00:00:00:00:0a".parse().unwrap()];
+
+    assert!(!hub.read(&host).await.unwrap().state.is_known(), "an agent that was never heard is not off");
+    assert_eq!(hub.request(&host, off).await.unwrap_err().code(), "POWER_SILENT");
+    let hello = guard.hello(macs.clone(), hand.now());
+    assert_eq!(hub.hello(&hello, &key).unwrap().power_off, None);
+    assert_eq!(hub.hello(&hello, &key), Err(Distrust::Replayed));
+    assert_eq!(hub.hello(&guard.hello(vec![], hand.now()), &Secret::new("other")), Err(Distrust::Signature));
+    let mut forged = guard.hello(macs.clone(), hand.now());
+    forged.boot_id = "boot-2".into();
+    assert_eq!(hub.hello(&forged, &key), Err(Distrust::Signature));
+    assert_eq!(hub.read(&host).await.unwrap().state, PowerState::On);
+    assert_eq!(hub.heard("n1").unwrap().boot_id, "boot-1");
+
+    let _ = hub.request(&host, off).await.unwrap();
+    let token = hub.hello(&guard.hello(macs.clone(), hand.now()), &key).unwrap().power_off.expect("an order");
+    assert_eq!(Guard::new(key.clone(), "n2", "boot-1").accept(&token, hand.now()), Err(Distrust::WrongHost));
+    assert_eq!(Guard::new(key.clone(), "n1", "boot-2").accept(&token, hand.now()), Err(Distrust::WrongBoot));
+    let stranger = Guard::new(Secret::new("other"), "n1", "boot-1").accept(&token, hand.now());
+    assert_eq!(stranger, Err(Distrust::Signature));
+    assert_eq!(guard.accept(&token, hand.now()), Ok(()));
+    assert_eq!(guard.accept(&token, hand.now()), Err(Distrust::Replayed));
+    hand.forward(Duration::from_mins(10));
+    let late = Guard::new(key.clone(), "n1", "boot-1").accept(&token, hand.now());
+    assert_eq!(late, Err(Distrust::Stale));
+    let old = guard.hello(macs, hand.now().saturating_sub(Duration::from_mins(5)));
+    assert_eq!(hub.hello(&old, &key), Err(Distrust::Stale));
+    assert!(!hub.read(&host).await.unwrap().state.is_known(), "silence is unknown, not off");
+    let next = Guard::new(key.clone(), "n1", "boot-2");
+    assert_eq!(
+        hub.hello(&next.hello(vec![], hand.now()), &key).unwrap().power_off,
+        None,
+        "orders end with a boot"
+    );
+    assert_eq!(
+        hub.request(&host, Order::first(PowerAction::ForceOff)).await.unwrap_err().code(),
+        "POWER_UNSUPPORTED"
+    );
+}
+
+#[tokio::test]
+async fn webhooks_are_signed_and_work_once() {
+    let machine = Machine::new(clock(), Timing::default());
+    let (behind, wall) = (Arc::clone(&machine), clock());
+    let seen = Arc::new(Mutex::new((Seen::default(), Vec::<(Call, String)>::new())));
+    let calls = Arc::clone(&seen);
+    let handler = move |headers: HeaderMap, Json(call): Json<Call>| async move {
+        let signature = headers["x-muster-signature"].to_str().unwrap().to_owned();
+        let mut seen = seen.lock().unwrap();
+        if call.check(&Secret::new("the key"), &signature, &mut seen.0, wall.now()).is_err() {
+            return Err(StatusCode::UNAUTHORIZED);
+        }
+        seen.1.push((call.clone(), signature));
+        match call.action.as_str() {
+            "on" => behind.switch_on(),
+            "force-off" => behind.cut(),
+            _ => {}
+        }
+        let power = if behind.power() == Supply::On { "on" } else { "off" };
+        Ok(Json(serde_json::json!({ "power": power })))
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/switch", listener.local_addr().unwrap());
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(async move {
+        axum::serve(listener, Router::new().route("/switch", post(handler))).await.unwrap();
+    });
+
+    let vault = Vault::with("lab", "hook", "the key");
+    let credentials = Arc::clone(&vault) as Arc<dyn Credentials>;
+    let driver = Webhook::new(loopback_rules(), credentials, clock(), Limits::default());
+    let host = record(Endpoint::Webhook { url: url.clone(), trust: Trust::Insecure });
+    assert_eq!(driver.read(&host).await.unwrap().state, PowerState::Off);
+    let _ = driver.request(&host, ON).await.unwrap();
+    read_until(&driver, &host, &PowerState::On).await;
+    assert_eq!(driver.request(&host, ON).await.unwrap(), Accepted::AlreadyThere);
+    let _ = driver.request(&host, Order::first(PowerAction::ForceOff)).await.unwrap();
+    assert_eq!(machine.power(), Supply::Off);
+
+    let (call, signature) = calls.lock().unwrap().1.last().unwrap().clone();
+    let key = Secret::new("the key");
+    assert!(call.check(&key, &signature, &mut Seen::default(), call.issued).is_ok());
+    let replayed = call.check(&key, &signature, &mut calls.lock().unwrap().0, call.issued);
+    assert_eq!(replayed, Err("the call was seen before"));
+    let late = call.expires.saturating_add(Duration::from_secs(1));
+    assert!(call.check(&key, &signature, &mut Seen::default(), late).is_err());
+    let other = Call { host: "n2".into(), ..call.clone() };
+    assert!(other.check(&key, &signature, &mut Seen::default(), call.issued).is_err());
+    vault.set("lab", "hook", "wrong key");
+    assert_eq!(driver.read(&host).await.unwrap_err().code(), "POWER_DENIED");
+}
+
+#[tokio::test]
+async fn bm_7_30_dry_run_reads_and_changes_nothing() {
+    let fleet = Fleet::start(&Layout::default(), clock()).await.unwrap();
+    let host = redfish_host(&fleet.first().url());
+    let driver = DryRun::new(Arc::new(redfish(&Vault::with("lab", "admin", "emulated"))), clock());
+    assert_eq!(driver.read(&host).await.unwrap().state, PowerState::Off);
+    let _ = driver.request(&host, ON).await.unwrap();
+    let boot = BootOverride { target: BootTarget::Pxe, mode: None, once: true };
+    driver.set_boot(&host, boot).await.unwrap();
+    let done: Vec<_> = driver.records().into_iter().map(|record| record.what).collect();
+    assert_eq!(done, ["power on", "boot from Pxe"]);
+    let counters = fleet.first().counters();
+    assert!(counters.resets.is_empty() && counters.boot_writes == 0, "{counters:?}");
+}
+
+#[tokio::test]
+async fn bm_7_10_an_ignored_request_climbs_to_the_next_type_and_the_next_driver() {
+    let fleet = Fleet::start(&Layout::default(), clock()).await.unwrap();
+    let bmc = fleet.first();
+    let machine = Arc::clone(&bmc.systems[0].machine);
+    let account = Account { user: "admin".into(), password: "emulated".into(), level: Level::Administrator };
+    let rmcp = RmcpBmc::start("127.0.0.1:0".parse().unwrap(), vec![account], [7; 16], machine, clock())
+        .await
+        .unwrap();
+    bmc.set_faults(Faults { ignore_reset: true, ..Faults::default() });
+    let vault = Vault::with("lab", "admin", "emulated");
+    let ipmi = Ipmi::new(loopback_rules(), Arc::clone(&vault) as Arc<dyn Credentials>, clock());
+    let drivers: [Arc<dyn Power>; 2] = [Arc::new(redfish(&vault)), Arc::new(ipmi)];
+    let ladder = Ladder::new(drivers, clock());
+    let ways = [
+        redfish_host(&bmc.url()),
+        record(Endpoint::Ipmi {
+            address: rmcp.address.to_string(),
+            suite: CipherSuite::Sha256,
+            privilege: Privilege::Operator,
+        }),
+    ];
+    let mut used = Vec::new();
+    for attempt in 0..3 {
+        let (_, driver) = ladder.request(&ways, Order { action: PowerAction::On, attempt }).await.unwrap();
+        used.push(driver);
+    }
+    assert_eq!(used, [DriverKind::Redfish, DriverKind::Redfish, DriverKind::Ipmi]);
+    assert_eq!(bmc.counters().resets, ["On", "ForceOn"]);
+    assert_eq!(rmcp.counters().controls, [1]);
+    rmcp.machine.until(|seen| seen.power == Supply::On).await;
+    assert_eq!(ladder.read(&ways).await.unwrap().state, PowerState::On);
+    ladder.close().await;
+}
+
+#[tokio::test]
+async fn a_failed_way_is_set_aside_and_comes_back() {
+    let fleet = Fleet::start(&Layout { bmcs: 2, ..Layout::default() }, clock()).await.unwrap();
+    let [first, second] = [0, 1].map(|index| fleet.bmcs().nth(index).unwrap().clone());
+    let hand = Arc::new(Hand::default());
+    let drivers: [Arc<dyn Power>; 1] = [Arc::new(redfish(&Vault::with("lab", "admin", "emulated")))];
+    let ladder = Ladder::new(drivers, Arc::clone(&hand) as Arc<dyn Clock>);
+    let ways = [redfish_host(&first.url()), redfish_host(&second.url())];
+    first.set_faults(Faults { status: Some(500), ..Faults::default() });
+    ladder.read(&ways).await.unwrap();
+    let calls = first.counters().calls;
+    ladder.read(&ways).await.unwrap();
+    assert_eq!(first.counters().calls, calls, "what failed is left alone for a while");
+    first.set_faults(Faults::default());
+    hand.forward(Duration::from_mins(6));
+    let before = second.counters().calls;
+    ladder.read(&ways).await.unwrap();
+    assert!(first.counters().calls > calls, "one failure does not pin a host to its second choice");
+    assert_eq!(second.counters().calls, before);
+    // A wrong machine ends the search: another way must not act in its place.
+    first.set_faults(Faults { say_serial: Some("OTHER".into()), ..Faults::default() });
+    let mut marked = ways.clone();
+    marked[0].expect.serial = Some(first.systems[0].serial.clone());
+    let error = ladder.request(&marked, Order::first(PowerAction::ForceOff)).await.unwrap_err();
+    assert_eq!(error.code(), "POWER_WRONG_HOST", "{error}");
+    assert!(second.counters().resets.is_empty());
+    assert_eq!(ladder.read(&[]).await.unwrap_err().code(), "POWER_INVALID");
+}

@@ -1,0 +1,13 @@
+//! The handlers. Each reads its request strictly, asks the registry, and answers.
+
+pub mod clusters;
+pub mod operations;
+pub mod pools;
+pub mod probes;
+mod reply;
+mod request;
+mod selection;
+pub mod status;
+mod watch;
+
+pub use request::Call;

@@ -1,0 +1,18 @@
+//! The REST service: paths and bodies, identity, limits, metrics, and the listener underneath.
+
+pub mod api;
+pub mod app;
+pub mod body;
+pub mod collect;
+pub mod error;
+pub mod frame;
+pub mod identity;
+pub mod limits;
+pub mod listen;
+pub mod metrics;
+pub mod openapi;
+pub mod peer;
+pub mod preconditions;
+pub mod query;
+pub mod routes;
+pub mod tls;
