@@ -69,6 +69,17 @@ impl<'s> Explainer<'s> {
         Some(pool::explain(&self.scene, self.scene.snapshot.pool(pool)?))
     }
 
+    /// Those of `among` that are the same as `pod` in everything that decides.
+    pub fn alike(&self, pod: &PodKey, among: &[PodKey]) -> Vec<PodKey> {
+        let pods = &self.scene.snapshot.cluster.pods;
+        let Some(found) = pods.iter().find(|other| other.key() == *pod) else { return Vec::new() };
+        let among: std::collections::BTreeSet<&PodKey> = among.iter().collect();
+        let same = pods.iter().filter(|other| {
+            other.metadata.namespace == found.metadata.namespace && other.spec == found.spec && among.contains(&other.key())
+        });
+        same.map(muster_model::k8s::Pod::key).collect()
+    }
+
     /// Answers about whatever has that name: `pod/ns/name`, `node/n1`, `host/h1`, `pool/p`, or a bare name,
     /// which is looked for among pods, nodes, pools and hosts in that order.
     pub fn ask(&self, name: &str) -> Answer {
