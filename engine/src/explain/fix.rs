@@ -9,8 +9,9 @@ use muster_model::{
 use serde_json::{Map, Value, json};
 
 use super::{
-    Fix, PatchKind, amount,
+    Code, Fix, PatchKind, amount,
     constraint::{of, shortages, unmet},
+    hosts::refusal,
     limits::{self, Limit},
     scene::{Candidate, Judgement, Scene},
 };
@@ -73,6 +74,24 @@ pub(super) fn for_limits(limits: &[Limit], alike: u32) -> Option<Fix> {
     })
 }
 
+/// Ending the hold of a host that would do, where nothing else stands in the way.
+pub(super) fn for_held_hosts(scene: &Scene<'_>, candidate: &Candidate, limits: &[Limit], alike: u32) -> Vec<Fix> {
+    let [only] = limits else { return Vec::new() };
+    if only.cause.code != Code::NoUsableHost {
+        return Vec::new();
+    }
+    let held = scene.hosts_of(candidate).filter(|host| refusal(scene.snapshot, host).is_some_and(|cause| cause.code == Code::Held));
+    held.map(|host| Fix {
+        object: format!("baremetalnodes/{}", host.name),
+        field: "spec.hold".to_owned(),
+        text: format!("release host {}", host.name),
+        patch: json!({"spec": {"hold": null}}),
+        kind: PatchKind::Merge,
+        helps: alike,
+    })
+    .collect()
+}
+
 fn merge(into: &mut Value, from: &Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {
@@ -101,11 +120,10 @@ fn label_the_pool(scene: &Scene<'_>, candidate: &Candidate, pod: &Pod, alike: u3
         node.metadata.labels.insert(key, value.as_str().into());
         labels.insert(key.to_owned(), Value::String(value));
     }
-    let (key, value) = labels.iter().next().map(|(key, value)| (key.clone(), value.clone()))?;
+    let key = labels.keys().next().cloned()?;
     verified(scene, candidate, &node, pod)?;
     let list = labels.iter().map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
     let text = format!("add label {} to pool {}", list.collect::<Vec<_>>().join(", "), pool.name);
-    let _ = value;
     Some(Fix {
         object: format!("nodepools/{}", pool.name),
         field: format!("spec.labels.{key}"),

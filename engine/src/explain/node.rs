@@ -33,6 +33,9 @@ pub(super) fn explain(scene: &Scene<'_>, name: &str) -> Option<NodeAnswer> {
     let mut blockers = faults(snapshot, name, &moves, &stuck);
     blockers.extend(standing(snapshot, name));
     blockers.extend(marks(snapshot, name, &usage));
+    if blockers.iter().any(|cause| cause.code == Code::PoolFixed) {
+        blockers.retain(|cause| cause.code != Code::PoolMinimum); // the same said twice
+    }
     blockers.sort_by_key(|cause| order(cause.code));
     blockers.dedup_by(|a, b| a.code == b.code && a.text == b.text);
     let removed = scene.plan.removals.iter().any(|removal| *removal.node == *name);
@@ -49,7 +52,7 @@ pub(super) fn explain(scene: &Scene<'_>, name: &str) -> Option<NodeAnswer> {
         };
         Cause::new(Code::Removable, object, "spec").saying(text)
     };
-    let next = next(snapshot, &blockers);
+    let next = next(&blockers);
     Some(NodeAnswer {
         node: state.node.metadata.name.clone(),
         headline: one_line(&format!("node {name} {}", cause.text)),
@@ -266,8 +269,8 @@ fn marks(snapshot: &Snapshot, name: &str, usage: &[Usage]) -> Vec<Cause> {
                 .found(format!("{} % {}", top.percent, top.resource), format!("below {mark} %"))
                 .margin(format!("{} %", top.percent - i64::from(*mark) + 1))
                 .saying(format!(
-                    "{} of {} {} are requested: {} %, nodes go below {mark} %",
-                    top.requested, top.allocatable, top.resource, top.percent
+                    "{} is {} % requested ({} of {}), nodes go below {mark} %",
+                    top.resource, top.percent, top.requested, top.allocatable
                 )),
         );
     }
@@ -326,12 +329,11 @@ fn budgets(snapshot: &Snapshot, pods: &[&Pod]) -> Vec<BudgetView> {
     views.filter(|view| !view.covers.is_empty()).collect()
 }
 
-fn next(snapshot: &Snapshot, blockers: &[Cause]) -> Vec<Next> {
+fn next(blockers: &[Cause]) -> Vec<Next> {
     let mut next: Vec<Next> = blockers
         .iter()
         .filter_map(|cause| Some(Next { at: Some(cause.until?), text: format!("{} lapses", cause.code.name()) }))
         .collect();
-    let _ = snapshot;
     if next.is_empty() {
         next.push(Next { at: None, text: "it is judged again in the next loop".to_owned() });
     }

@@ -132,6 +132,7 @@ fn unplaced(scene: &Scene<'_>, pod: &Pod) -> PodAnswer {
                 let machines = alike.div_ceil(fix::per_machine(&close.judgement, pod));
                 let wanted = limits::all(scene, close.candidate, machines);
                 fixes.extend(fix::for_limits(&wanted, alike));
+                fixes.extend(fix::for_held_hosts(scene, close.candidate, &close.limits, alike));
             }
             Match::Available => {}
         }

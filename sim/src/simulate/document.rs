@@ -21,7 +21,7 @@ pub struct Source {
 
 /// One object, and where it stands.
 #[derive(Debug)]
-pub struct Document {
+pub(super) struct Document {
     pub file: String,
     pub value: Value,
     /// Where it begins, from 1; 0 if nobody knows.
@@ -53,7 +53,7 @@ impl std::fmt::Display for SetAside {
 
 impl Document {
     /// `Pod default/web-0`, as far as the object says what it is.
-    pub fn title(&self) -> String {
+    pub(super) fn title(&self) -> String {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let kind = text(&self.value["kind"]);
         let kind = if kind.is_empty() { "object".to_owned() } else { kind };
@@ -66,7 +66,7 @@ impl Document {
     }
 
     /// A fault of this object; the line is that of the field, or of the nearest block around it.
-    pub fn fault(&self, field: &str, problem: impl Into<String>) -> SetAside {
+    pub(super) fn fault(&self, field: &str, problem: impl Into<String>) -> SetAside {
         SetAside {
             file: self.file.clone(),
             line: self.line_of(field),
@@ -175,7 +175,7 @@ impl<'de> Visitor<'de> for TreeVisitor {
 }
 
 /// All documents of a text. A text that is not YAML or JSON at all is one fault.
-pub fn parse(source: &Source) -> (Vec<Document>, Vec<SetAside>) {
+pub(super) fn parse(source: &Source) -> (Vec<Document>, Vec<SetAside>) {
     let (mut documents, mut faults) = (Vec::new(), Vec::new());
     let whole = |line: u64, problem: String| SetAside {
         file: source.name.clone(),

@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 use super::document::{Document, SetAside};
 
 /// Labels by which others mark the pool of a node, ours first.
-pub const POOL_LABELS: [&str; 6] = [
+pub(super) const POOL_LABELS: [&str; 6] = [
     NODEPOOL_LABEL,
     "karpenter.sh/nodepool",
     "cloud.google.com/gke-nodepool",
@@ -194,6 +194,7 @@ struct HostHold {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct HostStatus {
+    #[serde(deserialize_with = "power_word")]
     state: Option<String>,
     phase: Option<String>,
     kubernetes_node: Option<String>,
@@ -203,6 +204,21 @@ struct HostStatus {
     health: Option<String>,
     health_reading: Option<String>,
     wake_seconds: Option<u64>,
+}
+
+/// An unquoted `off` is a boolean to many YAML readers; it means the word.
+fn power_word<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Word {
+        Text(String),
+        Switch(bool),
+    }
+    Ok(Option::<Word>::deserialize(deserializer)?.map(|word| match word {
+        Word::Text(text) => text,
+        Word::Switch(false) => "off".to_owned(),
+        Word::Switch(true) => "on".to_owned(),
+    }))
 }
 
 /// How long a machine takes to start, where nobody measured it.
@@ -286,6 +302,7 @@ fn host_state(spec: &HostSpec, status: &HostStatus) -> HostState {
         (_, Some("quarantined")) | (Some("error"), _) => HostState::Failed,
         (Some("off") | None, _) => HostState::Off,
         (Some("powering-on"), _) => HostState::Waking,
+        (Some("on"), _) => HostState::On,
         (Some("ready"), _) => HostState::Ready,
         (Some("draining"), _) => HostState::Leaving,
         (Some("maintenance"), _) => HostState::Maintenance,
@@ -389,7 +406,7 @@ pub(super) fn pool_of(node: &Node) -> Option<&str> {
 }
 
 /// A pool or a machine from a flag: `web:cpu=8,memory=32Gi,max=10,price=0.2,label.purpose=gpu,taint=gpu:NoSchedule`.
-pub fn from_flag(text: &str) -> Result<Pool, String> {
+pub(super) fn from_flag(text: &str) -> Result<Pool, String> {
     let (name, rest) = text.split_once(':').ok_or_else(|| format!("{text:?} is no pool; write NAME:cpu=8,memory=32Gi,max=10"))?;
     let mut pool = Pool { name: name.into(), max: u32::MAX, ..Pool::default() };
     let mut node = Node::default();
