@@ -5,6 +5,7 @@
 pub mod admit;
 pub mod audit;
 pub mod down;
+pub mod explain;
 pub mod fit;
 pub mod lifecycle;
 pub mod plan;
