@@ -120,7 +120,9 @@ fn answer(args: &Args) -> Result<String, Failed> {
         return scenario_report(path);
     }
     let loaded = match &args.scenario {
-        Some(path) => simulate::Loaded { snapshot: scenario_snapshot(path)?.1, ..simulate::Loaded::default() },
+        Some(path) => {
+            simulate::Loaded { snapshot: scenario_snapshot(path)?.1, ..simulate::Loaded::default() }
+        }
         None => {
             let sources: Result<Vec<Source>, Failed> = args.files.iter().map(read).collect();
             simulate::load(&sources?, args.now)
@@ -131,7 +133,8 @@ fn answer(args: &Args) -> Result<String, Failed> {
     let simulation = simulate::simulate(loaded, &question, &args.explain).map_err(usage)?;
     if let Some(path) = &args.svg {
         let picture = simulate::draw(&simulation.question, &simulation.nodes_before, &simulation.nodes_after);
-        fs::write(path, picture).map_err(|error| Failed(FAILURE, format!("{} cannot be written: {error}", path.display())))?;
+        fs::write(path, picture)
+            .map_err(|error| Failed(FAILURE, format!("{} cannot be written: {error}", path.display())))?;
     }
     match args.output {
         Output::Json => serde_json::to_string_pretty(&simulation)
@@ -180,7 +183,10 @@ fn read(path: &PathBuf) -> Result<Source, Failed> {
     let name = path.display().to_string();
     match fs::read_to_string(path) {
         Ok(text) => Ok(Source { name, text }),
-        Err(error) => Err(Failed(FAILURE, format!("{name} cannot be read: {error}; check the path, - reads standard input"))),
+        Err(error) => Err(Failed(
+            FAILURE,
+            format!("{name} cannot be read: {error}; check the path, - reads standard input"),
+        )),
     }
 }
 
@@ -202,7 +208,8 @@ fn scenario_report(path: &PathBuf) -> Result<String, Failed> {
     let (name, _) = scenario_snapshot(path)?;
     let (wall, processor) = (Instant::now(), processor_millis());
     // Reading and expanding are part of the time.
-    let snapshot = scenario::load(source.text.as_bytes()).map_err(|error| Failed(FAILURE, error.to_string()))?;
+    let snapshot =
+        scenario::load(source.text.as_bytes()).map_err(|error| Failed(FAILURE, error.to_string()))?;
     let decision = muster_engine::plan::scale_up(&snapshot);
     let measured = scenario::Measured {
         solve_ms: wall.elapsed().as_secs_f64() * 1000.0,

@@ -25,7 +25,9 @@ impl Fixture {
     fn read(number: &str) -> Self {
         let mut files = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
         let wanted = format!("{number}-");
-        let path = files.find(|path| path.file_name().unwrap().to_str().unwrap().starts_with(&wanted)).expect("the fixture exists");
+        let path = files
+            .find(|path| path.file_name().unwrap().to_str().unwrap().starts_with(&wanted))
+            .expect("the fixture exists");
         let text = fs::read_to_string(&path).unwrap();
         let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
         let (question, objects) = documents.into_iter().partition(|value| value["kind"] == "Question");
@@ -36,7 +38,8 @@ impl Fixture {
     /// All objects must be readable; a fixture with a typo would prove nothing.
     fn snapshot(&self) -> Snapshot {
         let text = json!({"kind": "List", "items": self.objects}).to_string();
-        let loaded = load(&[Source { name: self.name.clone(), text }], Some("2026-11-16T02:00:00Z".parse().unwrap()));
+        let loaded =
+            load(&[Source { name: self.name.clone(), text }], Some("2026-11-16T02:00:00Z".parse().unwrap()));
         assert!(loaded.set_aside.is_empty(), "{}: {:#?}", self.name, loaded.set_aside);
         loaded.snapshot
     }
@@ -50,7 +53,15 @@ impl Fixture {
             .find(|object| {
                 let said = &object["metadata"];
                 match kind {
-                    "pods" => object["kind"] == "Pod" && name == format!("{}/{}", said["namespace"].as_str().unwrap_or(""), said["name"].as_str().unwrap()),
+                    "pods" => {
+                        object["kind"] == "Pod"
+                            && name
+                                == format!(
+                                    "{}/{}",
+                                    said["namespace"].as_str().unwrap_or(""),
+                                    said["name"].as_str().unwrap()
+                                )
+                    }
                     "nodepools" => object["kind"] == "NodePool" && said["name"] == name,
                     "baremetalnodes" => object["kind"] == "BareMetalNode" && said["name"] == name,
                     "config" => object["kind"] == "Snapshot",
@@ -72,7 +83,10 @@ fn by_name(object: &Value, patch: &mut Value) {
     let Some(changes) = patch["spec"]["containers"].as_array().cloned() else { return };
     let mut containers = object["spec"]["containers"].as_array().unwrap().clone();
     for change in changes {
-        let container = containers.iter_mut().find(|container| container["name"] == change["name"]).expect("a named container");
+        let container = containers
+            .iter_mut()
+            .find(|container| container["name"] == change["name"])
+            .expect("a named container");
         merge_patch(container, &change);
     }
     patch["spec"]["containers"] = Value::Array(containers);
@@ -97,7 +111,11 @@ fn check(number: &str) {
     assert!(answer.headline().chars().count() <= LONGEST_LINE, "{}", answer.headline());
     assert_eq!(text.lines().next(), Some(answer.headline()));
     let cause = answer.cause();
-    assert_eq!((cause.code.name(), &*cause.object, &*cause.field), (said("code"), said("object"), said("field")), "{text}");
+    assert_eq!(
+        (cause.code.name(), &*cause.object, &*cause.field),
+        (said("code"), said("object"), said("field")),
+        "{text}"
+    );
     for part in expected["contains"].as_array().into_iter().flatten() {
         assert!(text.contains(part.as_str().unwrap()), "{}\nwanted: {part}\n{text}", fixture.name);
     }
@@ -165,7 +183,8 @@ questions! {
 
 #[test]
 fn ops_u8_at_least_ten_answers_can_be_applied() {
-    let files = fs::read_dir(folder()).unwrap().map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap());
+    let files =
+        fs::read_dir(folder()).unwrap().map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap());
     let fixable = files.filter(|text| text.contains("fixable: true")).count();
     assert!(fixable >= 10, "{fixable}");
 }

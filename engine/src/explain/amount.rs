@@ -2,7 +2,8 @@
 
 const KIB: i64 = 1 << 10;
 /// Below one and a half of a unit the next smaller one is clearer.
-const UNITS: [(i64, &str); 4] = [(KIB * KIB * KIB * KIB, "TiB"), (KIB * KIB * KIB, "GiB"), (KIB * KIB, "MiB"), (KIB, "KiB")];
+const UNITS: [(i64, &str); 4] =
+    [(KIB * KIB * KIB * KIB, "TiB"), (KIB * KIB * KIB, "GiB"), (KIB * KIB, "MiB"), (KIB, "KiB")];
 
 /// An amount in the scheduler's units with the unit people use: `1.5 cpu`, `12 GiB`, `2 nvidia.com/gpu`.
 pub fn say(resource: &str, amount: i64) -> String {

@@ -40,7 +40,10 @@ fn pair(rules: &[(String, Rule)]) -> Option<Conflict> {
     for (at, (left_field, left)) in rules.iter().enumerate() {
         for (right_field, right) in &rules[at + 1..] {
             if left.key == right.key && (excludes(left, right) || excludes(right, left)) {
-                let side = |field: &String, rule: &Rule| Requirement { field: field.clone(), text: say_requirement(rule) };
+                let side = |field: &String, rule: &Rule| Requirement {
+                    field: field.clone(),
+                    text: say_requirement(rule),
+                };
                 return Some(Conflict { left: side(left_field, left), right: side(right_field, right) });
             }
         }
@@ -54,12 +57,10 @@ fn excludes(left: &Rule, right: &Rule) -> bool {
     match (left.operator, right.operator) {
         (Operator::In, Operator::In) => !left.values.iter().any(|value| right.values.contains(value)),
         (Operator::In, Operator::NotIn) => left.values.iter().all(|value| right.values.contains(value)),
-        (Operator::In, Operator::Gt) => {
-            number(right).is_some_and(|bound| left.values.iter().all(|v| v.parse::<i64>().map_or(true, |v| v <= bound)))
-        }
-        (Operator::In, Operator::Lt) => {
-            number(right).is_some_and(|bound| left.values.iter().all(|v| v.parse::<i64>().map_or(true, |v| v >= bound)))
-        }
+        (Operator::In, Operator::Gt) => number(right)
+            .is_some_and(|bound| left.values.iter().all(|v| v.parse::<i64>().map_or(true, |v| v <= bound))),
+        (Operator::In, Operator::Lt) => number(right)
+            .is_some_and(|bound| left.values.iter().all(|v| v.parse::<i64>().map_or(true, |v| v >= bound))),
         (Operator::Gt, Operator::Lt) => {
             matches!((number(left), number(right)), (Some(low), Some(high)) if high - low < 2)
         }
@@ -86,14 +87,18 @@ mod tests {
                  {{\"nodeSelectorTerms\":[{rules}]}}}}}}"
             )
         };
-        let one = term(r#"{"matchExpressions":[{"key":"b","operator":"Exists"},{"key":"a","operator":"In","values":["2","3"]}]}"#);
+        let one = term(
+            r#"{"matchExpressions":[{"key":"b","operator":"Exists"},{"key":"a","operator":"In","values":["2","3"]}]}"#,
+        );
         check(&format!("{{\"nodeSelector\":{{\"a\":\"1\"}},{one}}}"), Some(("a=1", "a in (2, 3)")));
         check(&format!("{{\"nodeSelector\":{{\"a\":\"2\"}},{one}}}"), None);
         let two = term(
             r#"{"matchExpressions":[{"key":"a","operator":"DoesNotExist"}]},{"matchExpressions":[{"key":"a","operator":"In","values":["1"]}]}"#,
         );
         check(&format!("{{\"nodeSelector\":{{\"a\":\"1\"}},{two}}}"), None); // the second alternative is possible
-        let bounds = term(r#"{"matchExpressions":[{"key":"n","operator":"Gt","values":["4"]},{"key":"n","operator":"Lt","values":["5"]}]}"#);
+        let bounds = term(
+            r#"{"matchExpressions":[{"key":"n","operator":"Gt","values":["4"]},{"key":"n","operator":"Lt","values":["5"]}]}"#,
+        );
         check(&format!("{{{bounds}}}"), Some(("n > 4", "n < 5")));
     }
 }

@@ -28,9 +28,11 @@ pub(super) fn explain(
     let object = format!("pods/{}", pod.key());
     let reasons = rejection.reasons.join(", ");
     match plugin {
-        Plugin::NodeUnschedulable => Cause::new(Code::Cordoned, format!("nodes/{}", machine.node.name()), "spec.unschedulable")
-            .found("cordoned", "schedulable")
-            .saying("cordoned"),
+        Plugin::NodeUnschedulable => {
+            Cause::new(Code::Cordoned, format!("nodes/{}", machine.node.name()), "spec.unschedulable")
+                .found("cordoned", "schedulable")
+                .saying("cordoned")
+        }
         Plugin::NodeName => {
             let wanted = pod.spec.node_name.as_deref().unwrap_or("");
             Cause::new(Code::NodeNamed, object, "spec.nodeName")
@@ -56,9 +58,12 @@ pub(super) fn explain(
         Plugin::InterPodAffinity => Cause::new(Code::Affinity, object, "spec.affinity.podAffinity")
             .found("none", "a pod that it must be near")
             .saying("no pod that it must be near is there"),
-        Plugin::VolumeRestrictions | Plugin::NodeVolumeLimits | Plugin::VolumeBinding | Plugin::VolumeZone => {
-            Cause::new(Code::Volume, object, "spec.volumes").found(reasons.clone(), "usable volumes").saying(reasons)
-        }
+        Plugin::VolumeRestrictions
+        | Plugin::NodeVolumeLimits
+        | Plugin::VolumeBinding
+        | Plugin::VolumeZone => Cause::new(Code::Volume, object, "spec.volumes")
+            .found(reasons.clone(), "usable volumes")
+            .saying(reasons),
         Plugin::DynamicResources => Cause::new(Code::Devices, object, "spec.resourceClaims")
             .found("claims devices", "cannot be judged")
             .saying(reasons),
@@ -70,7 +75,8 @@ pub(super) fn explain(
 
 fn taint(pod: &Pod, object: String, node: &Node) -> Cause {
     let Some(found) = taints::untolerated(&node.spec.taints, &pod.spec.tolerations) else {
-        return Cause::new(Code::TaintNotTolerated, object, "spec.tolerations").saying("a taint is not tolerated");
+        return Cause::new(Code::TaintNotTolerated, object, "spec.tolerations")
+            .saying("a taint is not tolerated");
     };
     let text = say_taint(found);
     Cause::new(Code::TaintNotTolerated, object, "spec.tolerations")
@@ -100,7 +106,11 @@ pub(super) fn unmet(pod: &Pod, node: &Node) -> Vec<Unmet> {
         .filter(|(key, value)| labels.text(key) != Some(&***value))
         .map(|(key, value)| Unmet {
             field: format!("spec.nodeSelector.{key}"),
-            requirement: Requirement { key: key.into(), operator: Operator::In, values: [value.clone()].into() },
+            requirement: Requirement {
+                key: key.into(),
+                operator: Operator::In,
+                values: [value.clone()].into(),
+            },
         })
         .collect();
     let Some(required) = node_affinity::required(&pod.spec) else { return found };
@@ -108,7 +118,10 @@ pub(super) fn unmet(pod: &Pod, node: &Node) -> Vec<Unmet> {
         return found;
     }
     let terms = required.node_selector_terms.iter().enumerate();
-    let closest = terms.map(|(at, term)| failing(term, at, labels)).filter(|failing| !failing.is_empty()).min_by_key(Vec::len);
+    let closest = terms
+        .map(|(at, term)| failing(term, at, labels))
+        .filter(|failing| !failing.is_empty())
+        .min_by_key(Vec::len);
     found.extend(closest.unwrap_or_default());
     found
 }
@@ -188,9 +201,13 @@ fn room(pod: &Pod, object: String, machine: &Machine<'_>, capacity: &Amounts, us
     let request = requests::of_pending(pod);
     let short = shortages(&request, capacity, used);
     let Some((name, wanted, free)) = short.first() else {
-        return Cause::new(Code::TooManyPods, format!("nodes/{}", machine.node.name()), "status.allocatable.pods")
-            .found(format!("{} of {} pods", used.pods, capacity.pods), "one more")
-            .saying(format!("{} of {} pods are there already", used.pods, capacity.pods));
+        return Cause::new(
+            Code::TooManyPods,
+            format!("nodes/{}", machine.node.name()),
+            "status.allocatable.pods",
+        )
+        .found(format!("{} of {} pods", used.pods, capacity.pods), "one more")
+        .saying(format!("{} of {} pods are there already", used.pods, capacity.pods));
     };
     let (all, taken) = (of(capacity, name), of(used, name));
     let daemons = if taken > 0 {
@@ -232,7 +249,8 @@ fn skew(pod: &Pod, object: String, node: &Node, world: &World<'_>, reasons: &str
                     && !other.is_terminating()
                     && counted.matches(&other.metadata.labels)
             };
-            *counts.entry(domain).or_default() += i64::try_from(state.pods.iter().filter(same).count()).unwrap_or(i64::MAX);
+            *counts.entry(domain).or_default() +=
+                i64::try_from(state.pods.iter().filter(same).count()).unwrap_or(i64::MAX);
         }
         let least = counts.values().copied().min().unwrap_or(0);
         let here = counts.get(own).copied().unwrap_or(0) + 1;
@@ -247,7 +265,9 @@ fn skew(pod: &Pod, object: String, node: &Node, world: &World<'_>, reasons: &str
                 ));
         }
     }
-    Cause::new(Code::Spread, object, "spec.topologySpreadConstraints").found("too uneven", "even").saying(reasons)
+    Cause::new(Code::Spread, object, "spec.topologySpreadConstraints")
+        .found("too uneven", "even")
+        .saying(reasons)
 }
 
 /// The cause of a judgement, if the machine refuses the pod.

@@ -75,12 +75,19 @@ pub(super) fn for_limits(limits: &[Limit], alike: u32) -> Option<Fix> {
 }
 
 /// Ending the hold of a host that would do, where nothing else stands in the way.
-pub(super) fn for_held_hosts(scene: &Scene<'_>, candidate: &Candidate, limits: &[Limit], alike: u32) -> Vec<Fix> {
+pub(super) fn for_held_hosts(
+    scene: &Scene<'_>,
+    candidate: &Candidate,
+    limits: &[Limit],
+    alike: u32,
+) -> Vec<Fix> {
     let [only] = limits else { return Vec::new() };
     if only.cause.code != Code::NoUsableHost {
         return Vec::new();
     }
-    let held = scene.hosts_of(candidate).filter(|host| refusal(scene.snapshot, host).is_some_and(|cause| cause.code == Code::Held));
+    let held = scene
+        .hosts_of(candidate)
+        .filter(|host| refusal(scene.snapshot, host).is_some_and(|cause| cause.code == Code::Held));
     held.map(|host| Fix {
         object: format!("baremetalnodes/{}", host.name),
         field: "spec.hold".to_owned(),
@@ -152,7 +159,10 @@ fn change_the_pod(
         }
     }
     verified(scene, candidate, &candidate.node, &change.pod)?;
-    let owner = pod.metadata.controller().map_or_else(String::new, |owner| format!(" (in the template of {} {})", owner.kind, owner.name));
+    let owner = pod
+        .metadata
+        .controller()
+        .map_or_else(String::new, |owner| format!(" (in the template of {} {})", owner.kind, owner.name));
     Some(Fix {
         object: format!("pods/{}", pod.key()),
         field: change.field,
@@ -179,7 +189,10 @@ pub(super) fn for_conflict(scene: &Scene<'_>, pod: &Pod, field: &str, alike: u32
     Some(Fix {
         object: format!("pods/{}", pod.key()),
         field: field.to_owned(),
-        text: format!("drop {key} from the pod's nodeSelector; pool {} then takes it", scene.pool_of(candidate).name),
+        text: format!(
+            "drop {key} from the pod's nodeSelector; pool {} then takes it",
+            scene.pool_of(candidate).name
+        ),
         patch: json!({"spec": {"nodeSelector": {key: null}}}),
         kind: PatchKind::Strategic,
         helps: alike,
@@ -273,7 +286,11 @@ impl Change {
             }
             largest.resources.requests.insert(&name, lowered.parse::<Quantity>().ok()?);
             containers.push(json!({"name": largest.name, "resources": {"requests": {&name: lowered}}}));
-            let said = format!("lower the {name} request of container {} from {} to {lowered}", largest.name, amount::say(&name, held));
+            let said = format!(
+                "lower the {name} request of container {} from {} to {lowered}",
+                largest.name,
+                amount::say(&name, held)
+            );
             spec.containers = list.into();
             self.says(&format!("spec.containers[].resources.requests.{name}"), said);
         }
@@ -338,8 +355,8 @@ pub(super) fn per_machine(judgement: &Judgement, pod: &Pod) -> u32 {
     if apart || ports {
         return 1;
     }
-    let by_amount = request.entries().filter(|(_, wanted)| *wanted > 0).map(|(name, wanted)| of(&free, name) / wanted);
+    let by_amount =
+        request.entries().filter(|(_, wanted)| *wanted > 0).map(|(name, wanted)| of(&free, name) / wanted);
     let most = by_amount.min().unwrap_or(i64::MAX).min(free.pods).max(1);
     u32::try_from(most).unwrap_or(u32::MAX)
 }
-

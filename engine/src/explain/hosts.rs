@@ -13,10 +13,19 @@ pub(super) fn refusal(snapshot: &Snapshot, host: &Host) -> Option<Cause> {
     let object = format!("baremetalnodes/{}", host.name);
     let name = &host.name;
     let say = |code: Code, field: &str, observed: &str, text: String| {
-        Some(Cause::new(code, object.clone(), field).found(observed, "a host that may be started").saying(text))
+        Some(
+            Cause::new(code, object.clone(), field)
+                .found(observed, "a host that may be started")
+                .saying(text),
+        )
     };
     if let Some(node) = &host.node {
-        return say(Code::HostInUse, "status.kubernetesNode", node, format!("host {name} already runs node {node}"));
+        return say(
+            Code::HostInUse,
+            "status.kubernetesNode",
+            node,
+            format!("host {name} already runs node {node}"),
+        );
     }
     let state = match host.state {
         HostState::Off | HostState::On => None,
@@ -25,7 +34,9 @@ pub(super) fn refusal(snapshot: &Snapshot, host: &Host) -> Option<Cause> {
         HostState::Leaving => Some((Code::HostLeaving, "draining", "it is being drained or switched off")),
         HostState::Failed => Some((Code::HostFailed, "error", "it is quarantined")),
         HostState::Maintenance => Some((Code::HostMaintenance, "maintenance", "it is in maintenance")),
-        HostState::Unknown => Some((Code::HostUnknown, "unknown", "its state is unknown; unknown is not off")),
+        HostState::Unknown => {
+            Some((Code::HostUnknown, "unknown", "its state is unknown; unknown is not off"))
+        }
     };
     if let Some((code, observed, why)) = state {
         let failures = match (code, host.recent_failures) {
@@ -35,14 +46,24 @@ pub(super) fn refusal(snapshot: &Snapshot, host: &Host) -> Option<Cause> {
         return say(code, "status.state", observed, format!("host {name}: {why}{failures}"));
     }
     if let Health::Critical(reading) = &host.health {
-        return say(Code::HostCritical, "status.health", reading, format!("host {name} reports {reading}: never started"));
+        return say(
+            Code::HostCritical,
+            "status.health",
+            reading,
+            format!("host {name} reports {reading}: never started"),
+        );
     }
     if let Some(until) = host.backoff_until.filter(|until| snapshot.now < *until) {
-        let text = format!("host {name} failed {} times in the last day and rests until {until}", host.recent_failures);
-        return say(Code::HostBackoff, "status.retryAt", "resting", text).map(|cause| cause.until(Some(until)));
+        let text = format!(
+            "host {name} failed {} times in the last day and rests until {until}",
+            host.recent_failures
+        );
+        return say(Code::HostBackoff, "status.retryAt", "resting", text)
+            .map(|cause| cause.until(Some(until)));
     }
     let hold = snapshot.hold(&[Scope::Host(host.name.clone())], Stops::Growth)?;
-    let until = hold.until.map_or_else(|| "until further notice".to_owned(), |until| format!("until {until}"));
+    let until =
+        hold.until.map_or_else(|| "until further notice".to_owned(), |until| format!("until {until}"));
     say(Code::Held, "spec.hold", &hold.why, format!("host {name} is held {until}: {}", hold.why))
         .map(|cause| cause.until(hold.until))
 }

@@ -46,10 +46,13 @@ fn pool_words(snapshot: &Snapshot, pool: &Pool) -> Vec<Limit> {
     let mut found = Vec::new();
     if pool.mode == Mode::Frozen {
         let cause = Cause::new(Code::Frozen, &object, "status.frozen").found("frozen", "not frozen");
-        found.push(Limit::fixed(cause.saying(format!("pool {} is frozen; nothing is decided for it", pool.name))));
+        found.push(Limit::fixed(
+            cause.saying(format!("pool {} is frozen; nothing is decided for it", pool.name)),
+        ));
     }
     if let Some(hold) = snapshot.hold(&[Scope::Pool(pool.name.clone())], Stops::Growth) {
-        let until = hold.until.map_or_else(|| "until further notice".to_owned(), |until| format!("until {until}"));
+        let until =
+            hold.until.map_or_else(|| "until further notice".to_owned(), |until| format!("until {until}"));
         let cause = Cause::new(Code::Held, &object, "holds").found(&*hold.why, "no hold").until(hold.until);
         found.push(Limit::fixed(cause.saying(format!("pool {} is held {until}: {}", pool.name, hold.why))));
     }
@@ -61,20 +64,31 @@ fn supply(scene: &Scene<'_>, candidate: &Candidate) -> Option<Limit> {
     let object = format!("nodepools/{}", pool.name);
     match &candidate.way {
         Way::Nothing => {
-            let cause = Cause::new(Code::SoldOut, object, "spec.platform").found("no offering, no host", "one");
-            Some(Limit::fixed(cause.saying(format!("template {} matches, but has neither offering nor host", template.name))))
+            let cause =
+                Cause::new(Code::SoldOut, object, "spec.platform").found("no offering, no host", "one");
+            Some(Limit::fixed(
+                cause
+                    .saying(format!("template {} matches, but has neither offering nor host", template.name)),
+            ))
         }
         Way::Offering(_) => {
             let offering = scene.offering_of(candidate)?;
             let place = [offering.capacity_type.as_deref(), offering.zone.as_deref()];
             let place = place.into_iter().flatten().collect::<Vec<_>>().join(" in ");
             let same = |source: &Source| {
-                *source == Source::Bought { zone: offering.zone.clone(), capacity_type: offering.capacity_type.clone() }
+                *source
+                    == Source::Bought {
+                        zone: offering.zone.clone(),
+                        capacity_type: offering.capacity_type.clone(),
+                    }
             };
             let planned = scene.plan.new_nodes.iter();
-            let planned = planned.filter(|n| n.pool == pool.name && n.template == template.name && same(&n.source)).count();
+            let planned = planned
+                .filter(|n| n.pool == pool.name && n.template == template.name && same(&n.source))
+                .count();
             if let Some(until) = offering.unavailable_until.filter(|until| scene.snapshot.now < *until) {
-                let cause = Cause::new(Code::SoldOut, object, "spec.platform").found("failed lately", "to be had");
+                let cause =
+                    Cause::new(Code::SoldOut, object, "spec.platform").found("failed lately", "to be had");
                 return Some(Limit::fixed(cause.until(Some(until)).saying(format!(
                     "template {} matches, but {place} was not to be had; tried again {until}",
                     template.name
@@ -86,8 +100,14 @@ fn supply(scene: &Scene<'_>, candidate: &Candidate) -> Option<Limit> {
                     .found(format!("{} left", supply - planned.min(supply)), "1")
                     .margin("1");
                 Limit {
-                    advice: format!("find more of {} ({place}), or let the pool use another zone or type", template.name),
-                    ..Limit::fixed(cause.saying(format!("template {} matches, but {place} has none left (supply {supply})", template.name)))
+                    advice: format!(
+                        "find more of {} ({place}), or let the pool use another zone or type",
+                        template.name
+                    ),
+                    ..Limit::fixed(cause.saying(format!(
+                        "template {} matches, but {place} has none left (supply {supply})",
+                        template.name
+                    )))
                 }
             })
         }
@@ -96,7 +116,8 @@ fn supply(scene: &Scene<'_>, candidate: &Candidate) -> Option<Limit> {
             let started = scene.hosts_of(candidate).filter(|host| starts(scene, host)).count();
             (usable <= started).then(|| {
                 let worst = scene.hosts_of(candidate).find_map(|host| refusal(scene.snapshot, host));
-                let why = worst.map_or_else(|| "all of them are started already".to_owned(), |cause| cause.text);
+                let why =
+                    worst.map_or_else(|| "all of them are started already".to_owned(), |cause| cause.text);
                 let cause = Cause::new(Code::NoUsableHost, object, "spec.platform.baremetal")
                     .found(format!("{} of {} hosts usable", usable - started, hosts.len()), "1")
                     .margin("1");
@@ -142,27 +163,35 @@ fn pool_size(scene: &Scene<'_>, pool: &Pool, more: u32) -> Vec<Limit> {
         });
     } else if pool.fixed.is_none() && total >= pool.max {
         let late = overdue(scene.snapshot, pool).len();
-        let stuck = if late > 0 { format!("; {late} of them on their way for too long") } else { String::new() };
+        let stuck =
+            if late > 0 { format!("; {late} of them on their way for too long") } else { String::new() };
         let cause = Cause::new(Code::PoolMax, &object, "spec.autoscaling.maxNodes")
             .found(format!("{total} nodes"), format!("{} nodes", total + more))
             .margin(format!("{more} nodes"));
         found.push(Limit {
-            cause: cause.saying(format!("pool {} has {total} of at most {} nodes{also}{stuck}", pool.name, pool.max)),
+            cause: cause
+                .saying(format!("pool {} has {total} of at most {} nodes{also}{stuck}", pool.name, pool.max)),
             raise: Some(json!({"spec": {"autoscaling": {"maxNodes": total + more}}})),
             advice: format!("raise maxNodes of pool {} from {} to {}", pool.name, pool.max, total + more),
         });
     }
     if let Some(most) = pool.max_new.filter(|most| new >= *most) {
-        let cause = Cause::new(Code::PoolNewLimit, object, "limits.maxNew").found(format!("{new} new"), format!("{} new", new + 1));
-        found.push(Limit::fixed(cause.saying(format!("pool {} grows by at most {most} nodes in one plan; the next plan goes on", pool.name))));
+        let cause = Cause::new(Code::PoolNewLimit, object, "limits.maxNew")
+            .found(format!("{new} new"), format!("{} new", new + 1));
+        found.push(Limit::fixed(cause.saying(format!(
+            "pool {} grows by at most {most} nodes in one plan; the next plan goes on",
+            pool.name
+        ))));
     }
     found
 }
 
 /// Nodes of the pool that should have been there by now.
 pub(super) fn overdue<'s>(snapshot: &'s Snapshot, pool: &Pool) -> Vec<&'s str> {
-    let late = |state: &MemberState| matches!(state, MemberState::Upcoming { expected } if *expected < snapshot.now);
-    let members = snapshot.members.iter().filter(|(_, member)| member.pool == pool.name && late(&member.state));
+    let late =
+        |state: &MemberState| matches!(state, MemberState::Upcoming { expected } if *expected < snapshot.now);
+    let members =
+        snapshot.members.iter().filter(|(_, member)| member.pool == pool.name && late(&member.state));
     members.map(|(name, _)| &**name).collect()
 }
 
@@ -180,12 +209,17 @@ fn held<'n>(nodes: impl Iterator<Item = &'n Node>, resource: &str) -> i64 {
 
 fn pool_resources(scene: &Scene<'_>, pool: &Pool, node: &Node, more: u32) -> Vec<Limit> {
     let snapshot = scene.snapshot;
-    let mine = |node: &&Node| snapshot.members.get(node.name()).is_some_and(|member| member.pool == pool.name);
+    let mine =
+        |node: &&Node| snapshot.members.get(node.name()).is_some_and(|member| member.pool == pool.name);
     let present: Vec<&Node> = snapshot.cluster.nodes.iter().filter(mine).collect();
     let added = scene.plan.new_nodes.iter().filter(|new| new.pool == pool.name);
     let added = added.filter_map(|new| Some(&*pool.template(&new.template)?.node));
     let nodes: Vec<&Node> = present.into_iter().chain(added).collect();
-    let whose = Whose { name: format!("pool {}", pool.name), object: format!("nodepools/{}", pool.name), path: "limits" };
+    let whose = Whose {
+        name: format!("pool {}", pool.name),
+        object: format!("nodepools/{}", pool.name),
+        path: "limits",
+    };
     resource_limits(&whose, Code::PoolResourceLimit, &pool.limits, &nodes, node, more)
 }
 
@@ -195,7 +229,14 @@ struct Whose {
     path: &'static str,
 }
 
-fn resource_limits(whose: &Whose, code: Code, limits: &ResourceList, nodes: &[&Node], node: &Node, more: u32) -> Vec<Limit> {
+fn resource_limits(
+    whose: &Whose,
+    code: Code,
+    limits: &ResourceList,
+    nodes: &[&Node],
+    node: &Node,
+    more: u32,
+) -> Vec<Limit> {
     let over = limits.iter().filter_map(|(name, limit)| {
         let (limit, used) = (units(name, *limit), held(nodes.iter().copied(), name));
         let one = capacity(node).get(name).map_or(0, |amount| units(name, *amount));
@@ -208,7 +249,10 @@ fn resource_limits(whose: &Whose, code: Code, limits: &ResourceList, nodes: &[&N
             raise = json!({ part: raise });
         }
         let cause = Cause::new(code, &whose.object, format!("{}.{name}", whose.path))
-            .found(format!("{} of {}", amount::say(name, used), amount::say(name, limit)), format!("{} more", amount::say(name, one)))
+            .found(
+                format!("{} of {}", amount::say(name, used), amount::say(name, limit)),
+                format!("{} more", amount::say(name, one)),
+            )
             .margin(amount::say(name, used + one - limit));
         Some(Limit {
             cause: cause.saying(format!(
@@ -219,7 +263,12 @@ fn resource_limits(whose: &Whose, code: Code, limits: &ResourceList, nodes: &[&N
                 amount::say(name, one)
             )),
             raise: Some(raise),
-            advice: format!("raise the {name} limit of {} from {} to {}", whose.name, amount::say(name, limit), amount::say(name, wanted)),
+            advice: format!(
+                "raise the {name} limit of {} from {} to {}",
+                whose.name,
+                amount::say(name, limit),
+                amount::say(name, wanted)
+            ),
         })
     });
     over.collect()
@@ -247,10 +296,17 @@ fn cluster(scene: &Scene<'_>, node: &Node, price: i64, more: u32) -> Vec<Limit> 
         });
     }
     if let Some(most) = limits.max_new.filter(|most| new >= *most) {
-        let cause = Cause::new(Code::ClusterNewLimit, object, "limits.maxNew").found(format!("{new} new"), format!("{} new", new + 1));
-        found.push(Limit::fixed(cause.saying(format!("one plan adds at most {most} nodes; the next plan goes on"))));
+        let cause = Cause::new(Code::ClusterNewLimit, object, "limits.maxNew")
+            .found(format!("{new} new"), format!("{} new", new + 1));
+        found.push(Limit::fixed(
+            cause.saying(format!("one plan adds at most {most} nodes; the next plan goes on")),
+        ));
     }
-    let added = scene.plan.new_nodes.iter().filter_map(|new| Some(&*snapshot.pool(&new.pool)?.template(&new.template)?.node));
+    let added = scene
+        .plan
+        .new_nodes
+        .iter()
+        .filter_map(|new| Some(&*snapshot.pool(&new.pool)?.template(&new.template)?.node));
     let nodes: Vec<&Node> = snapshot.cluster.nodes.iter().chain(added).collect();
     let whose = Whose { name: "the cluster".to_owned(), object: object.to_owned(), path: "limits.resources" };
     found.extend(resource_limits(&whose, Code::ClusterResourceLimit, &limits.resources, &nodes, node, more));
@@ -259,7 +315,10 @@ fn cluster(scene: &Scene<'_>, node: &Node, price: i64, more: u32) -> Vec<Limit> 
         let spent = spent + scene.plan.new_nodes.iter().map(|new| new.price).sum::<i64>();
         if spent + price > most {
             let cause = Cause::new(Code::ClusterPriceLimit, object, "limits.price")
-                .found(format!("{} of {} per hour", amount::price(spent), amount::price(most)), format!("{} more", amount::price(price)))
+                .found(
+                    format!("{} of {} per hour", amount::price(spent), amount::price(most)),
+                    format!("{} more", amount::price(price)),
+                )
                 .margin(amount::price(spent + price - most));
             found.push(Limit {
                 cause: cause.saying(format!(
@@ -269,7 +328,10 @@ fn cluster(scene: &Scene<'_>, node: &Node, price: i64, more: u32) -> Vec<Limit> 
                     amount::price(price)
                 )),
                 raise: Some(json!({"limits": {"price": spent + price * i64::from(more)}})),
-                advice: format!("raise the price limit to {} per hour", amount::price(spent + price * i64::from(more))),
+                advice: format!(
+                    "raise the price limit to {} per hour",
+                    amount::price(spent + price * i64::from(more))
+                ),
             });
         }
     }
@@ -284,7 +346,10 @@ fn power(scene: &Scene<'_>, candidate: &Candidate) -> Option<Limit> {
     let mut first = None;
     for host in scene.hosts_of(candidate).filter(|host| is_usable(snapshot, host) && !starts(scene, host)) {
         let whole = ("all hosts".to_owned(), &snapshot.limits.power, None);
-        let rack = host.rack.as_ref().and_then(|rack| Some((format!("rack {rack}"), snapshot.limits.racks.get(rack)?, Some(rack))));
+        let rack = host
+            .rack
+            .as_ref()
+            .and_then(|rack| Some((format!("rack {rack}"), snapshot.limits.racks.get(rack)?, Some(rack))));
         let over = std::iter::once(whole).chain(rack).find_map(|(whose, limits, rack)| {
             let inside = |other: &&Host| rack.is_none_or(|rack| other.rack.as_ref() == Some(rack));
             power_of(scene, host, &whose, limits, inside)
@@ -297,15 +362,28 @@ fn power(scene: &Scene<'_>, candidate: &Candidate) -> Option<Limit> {
     first
 }
 
-fn power_of(scene: &Scene<'_>, host: &Host, whose: &str, limits: &PowerLimits, inside: impl Fn(&&Host) -> bool) -> Option<Limit> {
+fn power_of(
+    scene: &Scene<'_>,
+    host: &Host,
+    whose: &str,
+    limits: &PowerLimits,
+    inside: impl Fn(&&Host) -> bool,
+) -> Option<Limit> {
     let present = || scene.snapshot.hosts.iter().filter(|other| inside(other));
-    let object = if whose == "all hosts" { "config/global".to_owned() } else { format!("racks/{}", whose.trim_start_matches("rack ")) };
+    let object = if whose == "all hosts" {
+        "config/global".to_owned()
+    } else {
+        format!("racks/{}", whose.trim_start_matches("rack "))
+    };
     let on = |other: &&Host| other.state != HostState::Off || starts(scene, other);
     let waking = |other: &&Host| other.state == HostState::Waking || starts(scene, other);
     let drawn: i64 = present().filter(on).map(|other| other.max_milliwatts).sum();
     if let Some(limit) = limits.milliwatts.filter(|limit| drawn + host.max_milliwatts > *limit) {
         let cause = Cause::new(Code::PowerLimit, object, "wattCap")
-            .found(format!("{} of {}", amount::watts(drawn), amount::watts(limit)), format!("{} more", amount::watts(host.max_milliwatts)))
+            .found(
+                format!("{} of {}", amount::watts(drawn), amount::watts(limit)),
+                format!("{} more", amount::watts(host.max_milliwatts)),
+            )
             .margin(amount::watts(drawn + host.max_milliwatts - limit));
         return Some(Limit::fixed(cause.saying(format!(
             "{whose} may draw {}, {} are taken, host {} takes up to {}",
@@ -317,9 +395,18 @@ fn power_of(scene: &Scene<'_>, host: &Host, whose: &str, limits: &PowerLimits, i
     }
     let surge: i64 = present().filter(waking).map(|other| other.inrush_milliwatts).sum();
     let starting = present().filter(waking).count();
-    let many = limits.waking.filter(|most| starting >= *most as usize).map(|most| format!("{whose} may start {most} hosts at a time, {starting} start now"));
+    let many = limits
+        .waking
+        .filter(|most| starting >= *most as usize)
+        .map(|most| format!("{whose} may start {most} hosts at a time, {starting} start now"));
     let inrush = limits.inrush_milliwatts.filter(|limit| surge + host.inrush_milliwatts > *limit);
-    let inrush = inrush.map(|limit| format!("{whose} may surge to {}, {} start now", amount::watts(limit), amount::watts(surge)));
+    let inrush = inrush.map(|limit| {
+        format!("{whose} may surge to {}, {} start now", amount::watts(limit), amount::watts(surge))
+    });
     let text = many.or(inrush)?;
-    Some(Limit::fixed(Cause::new(Code::WakingLimit, object, "startLimit").found(format!("{starting} starting"), "one more").saying(format!("{text}; the next plan goes on"))))
+    Some(Limit::fixed(
+        Cause::new(Code::WakingLimit, object, "startLimit")
+            .found(format!("{starting} starting"), "one more")
+            .saying(format!("{text}; the next plan goes on")),
+    ))
 }

@@ -25,8 +25,9 @@ pub use amount::{price, say, watts};
 pub use reason::{Code, reference};
 pub use templates::{field_annotation, learned_annotation, learned_at_annotation, source_annotation};
 pub use types::{
-    Answer, BudgetView, Cause, Conflict, Fix, HostAnswer, HostRow, Match, Move, NewNodeCause, Next, NodeAnswer,
-    NodeTally, PatchKind, PodAnswer, PoolAnswer, PoolRow, Requirement, TemplateField, TemplateView, Usage,
+    Answer, BudgetView, Cause, Conflict, Fix, HostAnswer, HostRow, Match, Move, NewNodeCause, Next,
+    NodeAnswer, NodeTally, PatchKind, PodAnswer, PoolAnswer, PoolRow, Requirement, TemplateField,
+    TemplateView, Usage,
 };
 
 use muster_model::k8s::PodKey;
@@ -75,7 +76,9 @@ impl<'s> Explainer<'s> {
         let Some(found) = pods.iter().find(|other| other.key() == *pod) else { return Vec::new() };
         let among: std::collections::BTreeSet<&PodKey> = among.iter().collect();
         let same = pods.iter().filter(|other| {
-            other.metadata.namespace == found.metadata.namespace && other.spec == found.spec && among.contains(&other.key())
+            other.metadata.namespace == found.metadata.namespace
+                && other.spec == found.spec
+                && among.contains(&other.key())
         });
         same.map(muster_model::k8s::Pod::key).collect()
     }
@@ -87,12 +90,21 @@ impl<'s> Explainer<'s> {
             Some((kind, rest)) if is_kind(kind) => (Some(kind.trim_end_matches('s')), rest),
             _ => (None, name),
         };
-        let wants = |wanted: &str| kind.is_none_or(|kind| kind == wanted || (kind == "nodepool" && wanted == "pool") || (kind == "baremetalnode" && wanted == "host"));
+        let wants = |wanted: &str| {
+            kind.is_none_or(|kind| {
+                kind == wanted
+                    || (kind == "nodepool" && wanted == "pool")
+                    || (kind == "baremetalnode" && wanted == "host")
+            })
+        };
         let pod = wants("pod").then(|| self.pod_named(rest)).flatten();
         let pod = pod.map(|answer| Answer::Pod(Box::new(answer)));
-        let node = || wants("node").then(|| self.node(rest)).flatten().map(|answer| Answer::Node(Box::new(answer)));
-        let pool = || wants("pool").then(|| self.pool(rest)).flatten().map(|answer| Answer::Pool(Box::new(answer)));
-        let host = || wants("host").then(|| self.host(rest)).flatten().map(|answer| Answer::Host(Box::new(answer)));
+        let node =
+            || wants("node").then(|| self.node(rest)).flatten().map(|answer| Answer::Node(Box::new(answer)));
+        let pool =
+            || wants("pool").then(|| self.pool(rest)).flatten().map(|answer| Answer::Pool(Box::new(answer)));
+        let host =
+            || wants("host").then(|| self.host(rest)).flatten().map(|answer| Answer::Host(Box::new(answer)));
         pod.or_else(node).or_else(pool).or_else(host).unwrap_or_else(|| self.unknown(name, rest))
     }
 
@@ -122,10 +134,16 @@ impl<'s> Explainer<'s> {
         let hosts = snapshot.hosts.iter().map(|host| format!("host/{}", host.name));
         let part = rest.rsplit('/').next().unwrap_or(rest);
         let stem = part.get(..part.len().div_ceil(2)).unwrap_or(part);
-        let near: Vec<String> =
-            pods.chain(nodes).chain(pools).chain(hosts).filter(|other| other.contains(stem)).take(MOST_NEAR).collect();
+        let near: Vec<String> = pods
+            .chain(nodes)
+            .chain(pools)
+            .chain(hosts)
+            .filter(|other| other.contains(stem))
+            .take(MOST_NEAR)
+            .collect();
         let text = format!("{name} is neither a pod nor a node, pool or host of what was given");
-        let cause = Cause::new(Code::Unknown, name, "metadata.name").found("nothing", name).saying(text.clone());
+        let cause =
+            Cause::new(Code::Unknown, name, "metadata.name").found("nothing", name).saying(text.clone());
         Answer::Unknown { name: name.to_owned(), headline: one_line(&text), cause, near }
     }
 }

@@ -8,7 +8,10 @@ use std::sync::Arc;
 use muster_model::k8s::{Pod, PodKey};
 
 use super::{
-    BudgetView, Cause, Code, Move, Next, NodeAnswer, Usage, amount, constraint::of, limits::count, one_line,
+    BudgetView, Cause, Code, Move, Next, NodeAnswer, Usage, amount,
+    constraint::of,
+    limits::count,
+    one_line,
     scene::{Scene, unbound},
 };
 use crate::{
@@ -41,9 +44,11 @@ pub(super) fn explain(scene: &Scene<'_>, name: &str) -> Option<NodeAnswer> {
     let removed = scene.plan.removals.iter().any(|removal| *removal.node == *name);
     let object = format!("nodes/{name}");
     let cause = if removed {
-        Cause::new(Code::Removed, object, "spec").saying(format!("goes in this plan; {} pods move", moves.len()))
+        Cause::new(Code::Removed, object, "spec")
+            .saying(format!("goes in this plan; {} pods move", moves.len()))
     } else if let Some(first) = blockers.first() {
-        let more = if blockers.len() > 1 { format!(" (and {} more)", blockers.len() - 1) } else { String::new() };
+        let more =
+            if blockers.len() > 1 { format!(" (and {} more)", blockers.len() - 1) } else { String::new() };
         Cause { text: format!("stays: {}{more}", first.text), ..first.clone() }
     } else {
         let text = match pods_to_move(&world, at).count() {
@@ -126,8 +131,12 @@ fn places(scene: &Scene<'_>, now: &World<'_>, at: usize) -> (Places, Vec<(PodKey
     });
     let snapshot = scene.snapshot;
     let mut world = scene.world_now();
-    let names: Vec<(String, String)> =
-        world.node(at).pods.iter().map(|pod| (pod.metadata.namespace.to_string(), pod.metadata.name.to_string())).collect();
+    let names: Vec<(String, String)> = world
+        .node(at)
+        .pods
+        .iter()
+        .map(|pod| (pod.metadata.namespace.to_string(), pod.metadata.name.to_string()))
+        .collect();
     for (namespace, name) in &names {
         world.unbind(namespace, name, at);
     }
@@ -157,7 +166,12 @@ fn places(scene: &Scene<'_>, now: &World<'_>, at: usize) -> (Places, Vec<(PodKey
     (placed, stuck)
 }
 
-fn refusals(world: &World<'_>, cycle: &Cycle<'_, '_>, known: usize, going: &impl Fn(usize) -> bool) -> String {
+fn refusals(
+    world: &World<'_>,
+    cycle: &Cycle<'_, '_>,
+    known: usize,
+    going: &impl Fn(usize) -> bool,
+) -> String {
     let mut counts: std::collections::BTreeMap<String, u32> = std::collections::BTreeMap::new();
     for index in (0..known).filter(|index| !world.node(*index).gone && !going(*index)) {
         for reason in cycle.refusal(index).into_iter().flat_map(|refusal| refusal.rejection.reasons) {
@@ -178,16 +192,21 @@ fn faults(snapshot: &Snapshot, name: &str, moves: &Places, stuck: &[(PodKey, Str
     let nowhere = stuck.iter().map(|(pod, _)| Placement { pod: pod.clone(), on: Target::Node(name.into()) });
     let removal = Removal { node: name.into(), moves: steps.chain(nowhere).collect() };
     let plan = Plan { removals: vec![removal], unplaced: pending.collect(), ..Plan::default() };
-    let mut found: Vec<Cause> = audit(snapshot, &plan).iter().filter_map(|finding| cause(name, &finding.fault)).collect();
+    let mut found: Vec<Cause> =
+        audit(snapshot, &plan).iter().filter_map(|finding| cause(name, &finding.fault)).collect();
     found.extend(stuck.iter().map(|(pod, why)| {
-        Cause::new(Code::NoPlace, format!("pods/{pod}"), "spec").found(why, "a node that takes it").saying(format!("pod {pod} finds no other place: {why}"))
+        Cause::new(Code::NoPlace, format!("pods/{pod}"), "spec")
+            .found(why, "a node that takes it")
+            .saying(format!("pod {pod} finds no other place: {why}"))
     }));
     found
 }
 
 fn cause(node: &str, fault: &Fault) -> Option<Cause> {
     let object = format!("nodes/{node}");
-    let new = |code: Code, object: String, field: &str| Some(Cause::new(code, object, field).saying(fault.to_string()));
+    let new = |code: Code, object: String, field: &str| {
+        Some(Cause::new(code, object, field).saying(fault.to_string()))
+    };
     match fault {
         Fault::NotOurs { .. } => new(Code::NotOurs, object, "metadata.labels.nodepool"),
         Fault::Frozen { pool } => new(Code::Frozen, format!("nodepools/{pool}"), "status.frozen"),
@@ -197,8 +216,9 @@ fn cause(node: &str, fault: &Fault) -> Option<Cause> {
         Fault::Held { .. } => new(Code::Held, object, "holds"),
         Fault::Unobserved { .. } => new(Code::Unobserved, object, "status"),
         Fault::BelowMin { pool, nodes, min } => {
-            let cause = Cause::new(Code::PoolMinimum, format!("nodepools/{pool}"), "spec.autoscaling.minNodes")
-                .found(format!("{} nodes", nodes + 1), format!("more than {min}"));
+            let cause =
+                Cause::new(Code::PoolMinimum, format!("nodepools/{pool}"), "spec.autoscaling.minNodes")
+                    .found(format!("{} nodes", nodes + 1), format!("more than {min}"));
             Some(cause.saying(format!("pool {pool} has {} nodes, its minimum is {min}", nodes + 1)))
         }
         Fault::Unmovable { pod, why } => {
@@ -213,11 +233,21 @@ fn cause(node: &str, fault: &Fault) -> Option<Cause> {
             Some(cause.saying(fault.to_string()))
         }
         Fault::BudgetExhausted { pod, budget, allowed } => {
-            let cause = Cause::new(Code::BudgetExhausted, format!("poddisruptionbudgets/{budget}"), "status.disruptionsAllowed")
-                .found(format!("{allowed} allowed"), "1");
-            Some(cause.margin("1").saying(format!("budget {budget} allows {allowed} disruptions, pod {pod} needs one")))
+            let cause = Cause::new(
+                Code::BudgetExhausted,
+                format!("poddisruptionbudgets/{budget}"),
+                "status.disruptionsAllowed",
+            )
+            .found(format!("{allowed} allowed"), "1");
+            Some(
+                cause
+                    .margin("1")
+                    .saying(format!("budget {budget} allows {allowed} disruptions, pod {pod} needs one")),
+            )
         }
-        Fault::SeveralBudgets { pod, .. } => new(Code::SeveralBudgets, format!("pods/{pod}"), "metadata.labels"),
+        Fault::SeveralBudgets { pod, .. } => {
+            new(Code::SeveralBudgets, format!("pods/{pod}"), "metadata.labels")
+        }
         // Places are judged by ourselves, with the reasons; the rest cannot be said of one removal.
         _ => None,
     }
@@ -232,24 +262,36 @@ fn standing(snapshot: &Snapshot, name: &str) -> Option<Cause> {
         MemberState::Ready => {
             let pool = pool.filter(|pool| pool.fixed.is_some())?;
             let fixed = pool.fixed?;
-            let have = snapshot.members.values().filter(|m| m.pool == pool.name && m.state != MemberState::Leaving).count();
+            let have = snapshot
+                .members
+                .values()
+                .filter(|m| m.pool == pool.name && m.state != MemberState::Leaving)
+                .count();
             (count(have) <= fixed).then(|| {
                 Cause::new(Code::PoolFixed, format!("nodepools/{}", pool.name), "spec.nodeCount")
                     .found(format!("{have} nodes"), format!("more than {fixed}"))
                     .saying(format!("pool {} does not scale: it holds {fixed} nodes", pool.name))
             })
         }
-        MemberState::Leaving => Some(Cause::new(Code::Leaving, object, "status").saying("it is already leaving")),
-        MemberState::Unready => {
-            Some(Cause::new(Code::Unready, object, "status.conditions").saying("it is not ready, so nobody can say what runs there"))
+        MemberState::Leaving => {
+            Some(Cause::new(Code::Leaving, object, "status").saying("it is already leaving"))
         }
+        MemberState::Unready => Some(
+            Cause::new(Code::Unready, object, "status.conditions")
+                .saying("it is not ready, so nobody can say what runs there"),
+        ),
         MemberState::Upcoming { expected } if expected < snapshot.now => Some(
             Cause::new(Code::Overdue, object, "status")
                 .found(format!("expected {expected}"), "ready")
-                .saying(format!("it was expected {expected}, {} ago, and still counts", snapshot.now.since(expected))),
+                .saying(format!(
+                    "it was expected {expected}, {} ago, and still counts",
+                    snapshot.now.since(expected)
+                )),
         ),
         MemberState::Upcoming { expected } => Some(
-            Cause::new(Code::Upcoming, object, "status").until(Some(expected)).saying(format!("it is on its way, expected {expected}")),
+            Cause::new(Code::Upcoming, object, "status")
+                .until(Some(expected))
+                .saying(format!("it is on its way, expected {expected}")),
         ),
     }
 }
@@ -265,13 +307,17 @@ fn marks(snapshot: &Snapshot, name: &str, usage: &[Usage]) -> Vec<Cause> {
         && top.percent >= i64::from(*mark)
     {
         found.push(
-            Cause::new(Code::AboveMark, format!("nodepools/{}", pool.name), "spec.autoscaling.scaleDownUtilization")
-                .found(format!("{} % {}", top.percent, top.resource), format!("below {mark} %"))
-                .margin(format!("{} %", top.percent - i64::from(*mark) + 1))
-                .saying(format!(
-                    "{} is {} % requested ({} of {}), nodes go below {mark} %",
-                    top.resource, top.percent, top.requested, top.allocatable
-                )),
+            Cause::new(
+                Code::AboveMark,
+                format!("nodepools/{}", pool.name),
+                "spec.autoscaling.scaleDownUtilization",
+            )
+            .found(format!("{} % {}", top.percent, top.resource), format!("below {mark} %"))
+            .margin(format!("{} %", top.percent - i64::from(*mark) + 1))
+            .saying(format!(
+                "{} is {} % requested ({} of {}), nodes go below {mark} %",
+                top.resource, top.percent, top.requested, top.allocatable
+            )),
         );
     }
     if *scale_down_delay > muster_model::Duration::ZERO && found.is_empty() {
@@ -279,14 +325,23 @@ fn marks(snapshot: &Snapshot, name: &str, usage: &[Usage]) -> Vec<Cause> {
         let until = since.unwrap_or(snapshot.now).saturating_add(*scale_down_delay);
         if until > snapshot.now {
             let text = match since {
-                Some(since) => format!("unneeded since {since}; it goes after {scale_down_delay}, at {until}"),
+                Some(since) => {
+                    format!("unneeded since {since}; it goes after {scale_down_delay}, at {until}")
+                }
                 None => format!("it has to be unneeded for {scale_down_delay}, which begins now"),
             };
             found.push(
-                Cause::new(Code::TooSoon, format!("nodepools/{}", pool.name), "spec.autoscaling.scaleDownDelay")
-                    .found(since.map_or_else(|| "0s".to_owned(), |since| snapshot.now.since(since).to_string()), scale_down_delay.to_string())
-                    .until(Some(until))
-                    .saying(text),
+                Cause::new(
+                    Code::TooSoon,
+                    format!("nodepools/{}", pool.name),
+                    "spec.autoscaling.scaleDownDelay",
+                )
+                .found(
+                    since.map_or_else(|| "0s".to_owned(), |since| snapshot.now.since(since).to_string()),
+                    scale_down_delay.to_string(),
+                )
+                .until(Some(until))
+                .saying(text),
             );
         }
     }
@@ -303,7 +358,12 @@ pub(super) fn usage(world: &World<'_>, at: usize) -> Vec<Usage> {
         .map(|(name, all)| {
             let used = of(&state.used, name);
             let percent = i64::try_from(i128::from(used) * 100 / i128::from(all)).unwrap_or(i64::MAX);
-            Usage { resource: name.to_owned(), requested: amount::say(name, used), allocatable: amount::say(name, all), percent }
+            Usage {
+                resource: name.to_owned(),
+                requested: amount::say(name, used),
+                allocatable: amount::say(name, all),
+                percent,
+            }
         })
         .collect();
     rows.sort_by(|a, b| b.percent.cmp(&a.percent).then_with(|| a.resource.cmp(&b.resource)));
@@ -332,7 +392,9 @@ fn budgets(snapshot: &Snapshot, pods: &[&Pod]) -> Vec<BudgetView> {
 fn next(blockers: &[Cause]) -> Vec<Next> {
     let mut next: Vec<Next> = blockers
         .iter()
-        .filter_map(|cause| Some(Next { at: Some(cause.until?), text: format!("{} lapses", cause.code.name()) }))
+        .filter_map(|cause| {
+            Some(Next { at: Some(cause.until?), text: format!("{} lapses", cause.code.name()) })
+        })
         .collect();
     if next.is_empty() {
         next.push(Next { at: None, text: "it is judged again in the next loop".to_owned() });

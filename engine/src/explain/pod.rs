@@ -28,7 +28,8 @@ pub(super) fn explain(scene: &Scene<'_>, pod: &Pod) -> PodAnswer {
         return short(scene, pod, cause.saying(format!("runs on node {node}")));
     }
     if pod.is_finished() {
-        let cause = Cause::new(Code::Finished, object, "status.phase").found(format!("{:?}", pod.status.phase), "");
+        let cause =
+            Cause::new(Code::Finished, object, "status.phase").found(format!("{:?}", pod.status.phase), "");
         return short(scene, pod, cause.saying("has finished and holds nothing any more"));
     }
     if pod.is_terminating() {
@@ -37,7 +38,11 @@ pub(super) fn explain(scene: &Scene<'_>, pod: &Pod) -> PodAnswer {
     }
     if let Some(gate) = pod.spec.scheduling_gates.first() {
         let cause = Cause::new(Code::Gated, object, "spec.schedulingGates").found(&*gate.name, "no gate");
-        return short(scene, pod, cause.saying(format!("waits for scheduling gate {} to be removed", gate.name)));
+        return short(
+            scene,
+            pod,
+            cause.saying(format!("waits for scheduling gate {} to be removed", gate.name)),
+        );
     }
     match scene.plan.placements.iter().find(|placement| placement.pod == pod.key()) {
         Some(placement) => placed(scene, pod, &placement.on),
@@ -70,7 +75,11 @@ fn placed(scene: &Scene<'_>, pod: &Pod, on: &Target) -> PodAnswer {
             match member.map(|member| member.state) {
                 Some(MemberState::Upcoming { expected }) => {
                     let text = format!("will run on node {name}, which is on its way");
-                    (name.clone(), text, Next { at: Some(expected), text: format!("node {name} is expected") })
+                    (
+                        name.clone(),
+                        text,
+                        Next { at: Some(expected), text: format!("node {name} is expected") },
+                    )
                 }
                 _ => {
                     let text = format!("fits node {name}, which is there");
@@ -118,7 +127,8 @@ fn unplaced(scene: &Scene<'_>, pod: &Pod) -> PodAnswer {
     let mut all: Vec<Closest<'_>> = Vec::new();
     for (index, pool) in scene.snapshot.pools.iter().enumerate() {
         let mine = scene.candidates.iter().filter(|candidate| candidate.pool == index);
-        let judged: Vec<Closest<'_>> = mine.map(|candidate| judged(scene, &mut world, candidate, pod)).collect();
+        let judged: Vec<Closest<'_>> =
+            mine.map(|candidate| judged(scene, &mut world, candidate, pod)).collect();
         let best = judged.into_iter().min_by_key(distance);
         pools.push(row(scene, pool, best.as_ref()));
         all.extend(best);
@@ -127,7 +137,9 @@ fn unplaced(scene: &Scene<'_>, pod: &Pod) -> PodAnswer {
     let mut fixes: Vec<Fix> = Vec::new();
     for close in &all {
         match close.matches {
-            Match::NoMatch => fixes.extend(fix::for_refusal(scene, close.candidate, &close.judgement, pod, alike)),
+            Match::NoMatch => {
+                fixes.extend(fix::for_refusal(scene, close.candidate, &close.judgement, pod, alike))
+            }
             Match::Unavailable => {
                 let machines = alike.div_ceil(fix::per_machine(&close.judgement, pod));
                 let wanted = limits::all(scene, close.candidate, machines);
@@ -158,10 +170,19 @@ fn unplaced(scene: &Scene<'_>, pod: &Pod) -> PodAnswer {
     }
 }
 
-fn judged<'c>(scene: &'c Scene<'_>, world: &mut crate::fit::World<'c>, candidate: &'c Candidate, pod: &'c Pod) -> Closest<'c> {
+fn judged<'c>(
+    scene: &'c Scene<'_>,
+    world: &mut crate::fit::World<'c>,
+    candidate: &'c Candidate,
+    pod: &'c Pod,
+) -> Closest<'c> {
     let judgement = judge(world, candidate, pod);
     let (pool, template) = (scene.pool_of(candidate), scene.template_of(candidate));
-    let machine = Machine { node: &candidate.node, name: format!("{}/{}", pool.name, template.name), taken_by: "daemons" };
+    let machine = Machine {
+        node: &candidate.node,
+        name: format!("{}/{}", pool.name, template.name),
+        taken_by: "daemons",
+    };
     if let Some(mut cause) = constraint::of_judgement(pod, &machine, &judgement, world) {
         if let Some(stale) = templates::stale(scene, template) {
             cause.text = format!("{}; {stale}", cause.text);
@@ -173,7 +194,8 @@ fn judged<'c>(scene: &'c Scene<'_>, world: &mut crate::fit::World<'c>, candidate
     let (matches, cause) = match limits.first() {
         Some(limit) => (Match::Unavailable, limit.cause.clone()),
         None => {
-            let cause = Cause::new(Code::Competition, object, "spec").found("a machine that would do", "one more");
+            let cause =
+                Cause::new(Code::Competition, object, "spec").found("a machine that would do", "one more");
             (Match::Available, cause.saying("would take it; others come first"))
         }
     };
@@ -205,7 +227,15 @@ fn row(scene: &Scene<'_>, pool: &crate::snapshot::Pool, best: Option<&Closest<'_
         let cause = Cause::new(Code::TemplateUnknown, object, "spec.template")
             .found("unknown", "cpu and memory of a node")
             .saying(format!("nobody knows what a node of pool {} looks like; set spec.template", pool.name));
-        return PoolRow { pool: pool.name.clone(), template: None, matches: Match::NoMatch, cause, nodes, max, would_make: None };
+        return PoolRow {
+            pool: pool.name.clone(),
+            template: None,
+            matches: Match::NoMatch,
+            cause,
+            nodes,
+            max,
+            would_make: None,
+        };
     };
     PoolRow {
         pool: pool.name.clone(),
@@ -218,33 +248,49 @@ fn row(scene: &Scene<'_>, pool: &crate::snapshot::Pool, best: Option<&Closest<'_
     }
 }
 
-fn root(scene: &Scene<'_>, pod: &Pod, conflict: Option<&super::Conflict>, best: Option<&Closest<'_>>, nodes: &[NodeTally]) -> Cause {
+fn root(
+    scene: &Scene<'_>,
+    pod: &Pod,
+    conflict: Option<&super::Conflict>,
+    best: Option<&Closest<'_>>,
+    nodes: &[NodeTally],
+) -> Cause {
     let object = format!("pods/{}", pod.key());
     if let Some(conflict) = conflict {
         return Cause::new(Code::Contradiction, object, &conflict.left.field)
             .found(&conflict.left.text, &conflict.right.text)
-            .saying(format!("{} contradicts {}: no node can satisfy both", conflict.left.text, conflict.right.text));
+            .saying(format!(
+                "{} contradicts {}: no node can satisfy both",
+                conflict.left.text, conflict.right.text
+            ));
     }
     if let Some(group) = scene.snapshot.groups.iter().find(|group| group.pods.contains(&pod.key()))
         && best.is_some_and(|close| close.matches == Match::Available)
     {
         return Cause::new(Code::GroupIncomplete, object, "spec.schedulingGroup")
             .found(format!("fewer than {}", group.min), format!("{} pods", group.min))
-            .saying(format!("group {} needs {} pods at once, and not all of them find a place", group.name, group.min));
+            .saying(format!(
+                "group {} needs {} pods at once, and not all of them find a place",
+                group.name, group.min
+            ));
     }
     match best {
         Some(close) => close.cause.clone(),
         None if scene.snapshot.pools.is_empty() => {
             let most = nodes.first().map_or_else(String::new, |tally| format!(": {}", tally.text));
-            Cause::new(Code::NoPools, object, "spec")
-                .found("no pool", "a pool")
-                .saying(format!("no pool could make a node, and none of the {} nodes takes it{most}", scene.snapshot.cluster.nodes.len()))
+            Cause::new(Code::NoPools, object, "spec").found("no pool", "a pool").saying(format!(
+                "no pool could make a node, and none of the {} nodes takes it{most}",
+                scene.snapshot.cluster.nodes.len()
+            ))
         }
         None => {
             let pool = &scene.snapshot.pools[0];
             Cause::new(Code::TemplateUnknown, format!("nodepools/{}", pool.name), "spec.template")
                 .found("unknown", "cpu and memory of a node")
-                .saying(format!("nobody knows what a node of pool {} looks like; set spec.template", pool.name))
+                .saying(format!(
+                    "nobody knows what a node of pool {} looks like; set spec.template",
+                    pool.name
+                ))
         }
     }
 }
@@ -252,8 +298,14 @@ fn root(scene: &Scene<'_>, pod: &Pod, conflict: Option<&super::Conflict>, best: 
 fn headline(scene: &Scene<'_>, pod: &Pod, cause: &Cause, alike: u32) -> String {
     let others = if alike > 1 { format!(" (and {} alike)", alike - 1) } else { String::new() };
     let pool = match cause.code {
-        Code::LabelMissing | Code::LabelDiffers | Code::TaintNotTolerated | Code::Volume | Code::Spread
-        | Code::Affinity | Code::AntiAffinity | Code::PortTaken
+        Code::LabelMissing
+        | Code::LabelDiffers
+        | Code::TaintNotTolerated
+        | Code::Volume
+        | Code::Spread
+        | Code::Affinity
+        | Code::AntiAffinity
+        | Code::PortTaken
             if scene.snapshot.pools.len() == 1 =>
         {
             format!("pool {}: ", scene.snapshot.pools[0].name)
@@ -268,7 +320,12 @@ fn rank(fixes: &mut Vec<Fix>, cause: Option<&Cause>) {
     let near = |fix: &Fix| cause.is_some_and(|cause| cause.object == fix.object && cause.field == fix.field);
     fixes.sort_by(|a, b| {
         let size = |fix: &Fix| fix.patch.to_string().len();
-        (std::cmp::Reverse(a.helps), !near(a), size(a), &a.object).cmp(&(std::cmp::Reverse(b.helps), !near(b), size(b), &b.object))
+        (std::cmp::Reverse(a.helps), !near(a), size(a), &a.object).cmp(&(
+            std::cmp::Reverse(b.helps),
+            !near(b),
+            size(b),
+            &b.object,
+        ))
     });
     fixes.dedup_by(|a, b| a.object == b.object && a.patch == b.patch);
 }
@@ -291,10 +348,21 @@ fn tally<'w>(world: &crate::fit::World<'w>, pod: &'w Pod) -> Vec<NodeTally> {
     for index in world.present() {
         let state = world.node(index);
         let Some(refused) = cycle.refusal(index) else { continue };
-        let machine = Machine { node: state.node, name: format!("node {}", state.node.name()), taken_by: "its pods" };
-        let cause = constraint::explain(pod, &machine, refused.plugin, &refused.rejection, &state.capacity, &state.used, world);
+        let machine =
+            Machine { node: state.node, name: format!("node {}", state.node.name()), taken_by: "its pods" };
+        let cause = constraint::explain(
+            pod,
+            &machine,
+            refused.plugin,
+            &refused.rejection,
+            &state.capacity,
+            &state.used,
+            world,
+        );
         let text = match cause.code {
-            Code::ResourceShort => format!("too little {}", cause.field.rsplit("requests.").next().unwrap_or("room")),
+            Code::ResourceShort => {
+                format!("too little {}", cause.field.rsplit("requests.").next().unwrap_or("room"))
+            }
             Code::TooManyPods => "as many pods as they may have".to_owned(),
             _ => cause.text,
         };
@@ -325,17 +393,27 @@ fn host_rows(scene: &Scene<'_>, all: &[Closest<'_>]) -> Vec<HostRow> {
             let cause = refusal(scene.snapshot, host)
                 .or_else(|| {
                     limits::starts(scene, host).then(|| {
-                        Cause::new(Code::HostStarts, &object, "spec.pool").saying(format!("host {} is started for other pods", host.name))
+                        Cause::new(Code::HostStarts, &object, "spec.pool")
+                            .saying(format!("host {} is started for other pods", host.name))
                     })
                 })
                 .or_else(|| {
                     let close = shape?;
                     let text = format!("its node would not do: {}", close.cause.text);
-                    Some(Cause::new(Code::HostShape, &object, &close.cause.field).found(&close.cause.observed, &close.cause.required).saying(text))
+                    Some(
+                        Cause::new(Code::HostShape, &object, &close.cause.field)
+                            .found(&close.cause.observed, &close.cause.required)
+                            .saying(text),
+                    )
                 })
                 .unwrap_or_else(|| {
-                    let why = close.map_or_else(|| "its pool is not planned".to_owned(), |close| close.cause.text.clone());
-                    Cause::new(Code::HostOff, &object, "status.state").found("off", "started").saying(format!("could be started; {why}"))
+                    let why = close.map_or_else(
+                        || "its pool is not planned".to_owned(),
+                        |close| close.cause.text.clone(),
+                    );
+                    Cause::new(Code::HostOff, &object, "status.state")
+                        .found("off", "started")
+                        .saying(format!("could be started; {why}"))
                 });
             HostRow { host: host.name.clone(), pool: host.pool.clone(), cause }
         })
@@ -349,7 +427,10 @@ fn next(scene: &Scene<'_>, all: &[Closest<'_>]) -> Vec<Next> {
     for close in all {
         for limit in &close.limits {
             if let Some(until) = limit.cause.until {
-                next.push(Next { at: Some(until), text: format!("pool {} is tried again", scene.pool_of(close.candidate).name) });
+                next.push(Next {
+                    at: Some(until),
+                    text: format!("pool {} is tried again", scene.pool_of(close.candidate).name),
+                });
             }
         }
     }
@@ -368,6 +449,9 @@ fn next(scene: &Scene<'_>, all: &[Closest<'_>]) -> Vec<Next> {
     }
     next.sort_by(|a, b| (a.at, &a.text).cmp(&(b.at, &b.text)));
     next.dedup();
-    next.push(Next { at: None, text: "it is looked at again whenever a node, pod, pool or host changes".to_owned() });
+    next.push(Next {
+        at: None,
+        text: "it is looked at again whenever a node, pod, pool or host changes".to_owned(),
+    });
     next
 }

@@ -21,18 +21,22 @@ const MOST_NODES: usize = 50;
 pub(super) fn explain(scene: &Scene<'_>, pool: &Pool) -> PoolAnswer {
     let snapshot = scene.snapshot;
     let members: Vec<_> = snapshot.members.iter().filter(|(_, member)| member.pool == pool.name).collect();
-    let of_state = |wanted: fn(&MemberState) -> bool| count(members.iter().filter(|(_, m)| wanted(&m.state)).count());
+    let of_state =
+        |wanted: fn(&MemberState) -> bool| count(members.iter().filter(|(_, m)| wanted(&m.state)).count());
     let new = limits::planned(scene, pool);
-    let removed = scene.plan.removals.iter().filter(|removal| members.iter().any(|(name, _)| **name == removal.node));
+    let removed =
+        scene.plan.removals.iter().filter(|removal| members.iter().any(|(name, _)| **name == removal.node));
     let removed = count(removed.count());
     let mine = || scene.candidates.iter().filter(|candidate| *scene.pool_of(candidate).name == *pool.name);
-    let mut why_not_more: Vec<Cause> = mine().flat_map(|candidate| limits::all(scene, candidate, 1)).map(|limit| limit.cause).collect();
+    let mut why_not_more: Vec<Cause> =
+        mine().flat_map(|candidate| limits::all(scene, candidate, 1)).map(|limit| limit.cause).collect();
     if pool.templates.is_empty() {
         why_not_more.push(template_unknown(pool));
     }
     why_not_more.sort_by(|a, b| (a.code, &a.text).cmp(&(b.code, &b.text)));
     why_not_more.dedup();
-    let in_flight: Vec<Cause> = members.iter().filter_map(|(name, member)| in_flight(scene, name, member)).collect();
+    let in_flight: Vec<Cause> =
+        members.iter().filter_map(|(name, member)| in_flight(scene, name, member)).collect();
     let causes = causes(scene, pool);
     let late = in_flight.iter().filter(|cause| cause.code == Code::Overdue).count();
     let nodes = count(members.len());
@@ -67,7 +71,15 @@ fn template_unknown(pool: &Pool) -> Cause {
         .saying("nobody knows what a node of it looks like; set spec.template")
 }
 
-fn verdict(pool: &Pool, nodes: u32, new: u32, removed: u32, late: usize, stops: &[Cause], causes: &[NewNodeCause]) -> Cause {
+fn verdict(
+    pool: &Pool,
+    nodes: u32,
+    new: u32,
+    removed: u32,
+    late: usize,
+    stops: &[Cause],
+    causes: &[NewNodeCause],
+) -> Cause {
     let object = format!("nodepools/{}", pool.name);
     let size = match pool.fixed {
         Some(fixed) => format!("has {nodes} nodes and holds {fixed}"),
@@ -84,17 +96,20 @@ fn verdict(pool: &Pool, nodes: u32, new: u32, removed: u32, late: usize, stops: 
             .found(format!("{nodes} nodes"), format!("{} nodes", nodes + new))
             .margin(format!("{new} nodes"))
             .saying(format!("{size}; grows by {new} for {pods} pods")),
-        () if removed > 0 => Cause::new(Code::Shrinks, object, "spec.autoscaling").saying(format!("{size}; shrinks by {removed}")),
+        () if removed > 0 => Cause::new(Code::Shrinks, object, "spec.autoscaling")
+            .saying(format!("{size}; shrinks by {removed}")),
         () => match stuck {
             Some(stop) => Cause { text: format!("{size}; cannot grow: {}", stop.text), ..stop.clone() },
-            None => Cause::new(Code::Steady, object, "spec.autoscaling").saying(format!("{size}; nothing asks for more")),
+            None => Cause::new(Code::Steady, object, "spec.autoscaling")
+                .saying(format!("{size}; nothing asks for more")),
         },
     }
 }
 
 fn in_flight(scene: &Scene<'_>, name: &str, member: &crate::snapshot::Member) -> Option<Cause> {
     let MemberState::Upcoming { expected } = member.state else { return None };
-    let object = member.host.as_ref().map_or_else(|| format!("nodes/{name}"), |host| format!("baremetalnodes/{host}"));
+    let object =
+        member.host.as_ref().map_or_else(|| format!("nodes/{name}"), |host| format!("baremetalnodes/{host}"));
     let now = scene.snapshot.now;
     Some(if expected < now {
         Cause::new(Code::Overdue, object, "status.deadline")
@@ -113,7 +128,11 @@ fn causes(scene: &Scene<'_>, pool: &Pool) -> Vec<NewNodeCause> {
     new.map(|(at, new)| {
         let on = Target::New(count(at));
         let pods = scene.plan.placements.iter().filter(|placement| placement.on == on);
-        NewNodeCause { node: new.name.clone(), template: new.template.clone(), pods: pods.map(|p| p.pod.clone()).collect() }
+        NewNodeCause {
+            node: new.name.clone(),
+            template: new.template.clone(),
+            pods: pods.map(|p| p.pod.clone()).collect(),
+        }
     })
     .collect()
 }
@@ -128,10 +147,19 @@ fn why_not_fewer(scene: &Scene<'_>, members: &[&str]) -> Vec<NodeTally> {
     }
     if members.len() > MOST_NODES {
         let rest = count(members.len() - MOST_NODES);
-        found.insert(Code::Unknown, (rest, "not looked at one by one here; ask for the node".to_owned(), members[MOST_NODES].to_owned()));
+        found.insert(
+            Code::Unknown,
+            (
+                rest,
+                "not looked at one by one here; ask for the node".to_owned(),
+                members[MOST_NODES].to_owned(),
+            ),
+        );
     }
-    let mut rows: Vec<NodeTally> =
-        found.into_iter().map(|(code, (nodes, text, example))| NodeTally { code, text, nodes, example }).collect();
+    let mut rows: Vec<NodeTally> = found
+        .into_iter()
+        .map(|(code, (nodes, text, example))| NodeTally { code, text, nodes, example })
+        .collect();
     rows.sort_by(|a, b| b.nodes.cmp(&a.nodes).then_with(|| a.code.cmp(&b.code)));
     rows
 }
@@ -140,7 +168,9 @@ fn why_not_fewer(scene: &Scene<'_>, members: &[&str]) -> Vec<NodeTally> {
 fn templates_of(scene: &Scene<'_>, pool: &Pool) -> Vec<super::TemplateView> {
     let mut seen = std::collections::BTreeSet::new();
     let mine = scene.candidates.iter().filter(|candidate| *scene.pool_of(candidate).name == *pool.name);
-    mine.filter(|candidate| seen.insert(candidate.template)).map(|candidate| templates::view(scene, candidate)).collect()
+    mine.filter(|candidate| seen.insert(candidate.template))
+        .map(|candidate| templates::view(scene, candidate))
+        .collect()
 }
 
 fn hosts(scene: &Scene<'_>, pool: &Pool) -> Vec<HostRow> {
@@ -149,7 +179,11 @@ fn hosts(scene: &Scene<'_>, pool: &Pool) -> Vec<HostRow> {
         .hosts
         .iter()
         .filter(|host| host.pool == pool.name)
-        .map(|host| HostRow { host: host.name.clone(), pool: host.pool.clone(), cause: host_cause(scene, host) })
+        .map(|host| HostRow {
+            host: host.name.clone(),
+            pool: host.pool.clone(),
+            cause: host_cause(scene, host),
+        })
         .collect();
     rows.sort_by(|a, b| a.host.cmp(&b.host));
     rows
@@ -158,14 +192,16 @@ fn hosts(scene: &Scene<'_>, pool: &Pool) -> Vec<HostRow> {
 fn host_cause(scene: &Scene<'_>, host: &Host) -> Cause {
     let object = format!("baremetalnodes/{}", host.name);
     if limits::starts(scene, host) {
-        return Cause::new(Code::HostStarts, object, "spec.pool").saying(format!("host {} is started by this plan", host.name));
+        return Cause::new(Code::HostStarts, object, "spec.pool")
+            .saying(format!("host {} is started by this plan", host.name));
     }
     if let Some(cause) = refusal(scene.snapshot, host) {
         return cause;
     }
     if scene.snapshot.pool(&host.pool).is_none() {
         let cause = Cause::new(Code::Unknown, object, "spec.pool").found(&*host.pool, "a pool that exists");
-        return cause.saying(format!("host {} belongs to pool {}, which does not exist", host.name, host.pool));
+        return cause
+            .saying(format!("host {} belongs to pool {}, which does not exist", host.name, host.pool));
     }
     let worry = match &host.health {
         Health::Warning(reading) => format!("; it warns: {reading}"),

@@ -68,16 +68,19 @@ impl<'s> Scene<'s> {
         let mut daemons = Vec::new();
         for node in upcoming {
             let name = &node.metadata.name;
-            let missing = daemons_on(snapshot, node).into_iter().filter(|pod| !is_present(snapshot, pod, name));
+            let missing =
+                daemons_on(snapshot, node).into_iter().filter(|pod| !is_present(snapshot, pod, name));
             daemons.extend(missing.map(|pod| (name.clone(), pod)));
         }
         for node in new_nodes.iter().flatten() {
             let pods = daemons_on(snapshot, node).into_iter();
             daemons.extend(pods.map(|pod| (node.metadata.name.clone(), pod)));
         }
-        let bound: BTreeMap<PodKey, &Pod> = snapshot.cluster.pods.iter().map(|pod| (pod.key(), pod)).collect();
+        let bound: BTreeMap<PodKey, &Pod> =
+            snapshot.cluster.pods.iter().map(|pod| (pod.key(), pod)).collect();
         let moves = plan.removals.iter().flat_map(|removal| &removal.moves);
-        let moved = moves.filter_map(|step| Some((step.pod.clone(), unbound(bound.get(&step.pod)?)))).collect();
+        let moved =
+            moves.filter_map(|step| Some((step.pod.clone(), unbound(bound.get(&step.pod)?)))).collect();
         let candidates = candidates(snapshot);
         Self { snapshot, plan, candidates, new_nodes, new_csi: new_csi.collect(), daemons, moved }
     }
@@ -148,7 +151,10 @@ impl<'s> Scene<'s> {
         }
     }
 
-    pub(super) fn hosts_of<'c>(&self, candidate: &'c Candidate) -> impl Iterator<Item = &'s Host> + use<'s, 'c> {
+    pub(super) fn hosts_of<'c>(
+        &self,
+        candidate: &'c Candidate,
+    ) -> impl Iterator<Item = &'s Host> + use<'s, 'c> {
         let hosts = match &candidate.way {
             Way::Hosts(hosts) => &hosts[..],
             _ => &[],
@@ -168,10 +174,9 @@ pub(super) fn judge<'w>(world: &mut World<'w>, candidate: &'w Candidate, pod: &'
     let first = cycle.refusal(at);
     let all = match first {
         None => Vec::new(),
-        Some(_) => Plugin::ORDER
-            .into_iter()
-            .filter_map(|plugin| Some((plugin, cycle.alone(plugin, at)?)))
-            .collect(),
+        Some(_) => {
+            Plugin::ORDER.into_iter().filter_map(|plugin| Some((plugin, cycle.alone(plugin, at)?))).collect()
+        }
     };
     let state = world.node(at);
     let judgement = Judgement { first, all, capacity: state.capacity.clone(), used: state.used.clone() };
@@ -197,7 +202,8 @@ fn daemons_on(snapshot: &Snapshot, node: &Node) -> Vec<Pod> {
 }
 
 fn is_present(snapshot: &Snapshot, daemon: &Pod, node: &str) -> bool {
-    let set = |pod: &Pod| pod.metadata.controller().filter(|o| &*o.kind == "DaemonSet").map(|o| o.name.clone());
+    let set =
+        |pod: &Pod| pod.metadata.controller().filter(|o| &*o.kind == "DaemonSet").map(|o| o.name.clone());
     snapshot.cluster.pods.iter().any(|pod| {
         pod.spec.node_name.as_deref() == Some(node)
             && pod.metadata.namespace == daemon.metadata.namespace

@@ -57,14 +57,18 @@ pub(super) fn view(scene: &Scene<'_>, candidate: &Candidate) -> TemplateView {
     let template = scene.template_of(candidate);
     let node = &candidate.node;
     let mut fields = Vec::new();
-    let mut add = |name: String, value: String, source: String| fields.push(TemplateField { name, value, source });
+    let mut add =
+        |name: String, value: String, source: String| fields.push(TemplateField { name, value, source });
     for (name, value) in Amounts::capacity(&node.status.allocatable).entries() {
         add(name.to_owned(), amount::say(name, value), source(node, name));
     }
-    for (key, value) in node.metadata.labels.iter().filter(|(key, _)| *key != crate::template::HOSTNAME_LABEL) {
+    for (key, value) in node.metadata.labels.iter().filter(|(key, _)| *key != crate::template::HOSTNAME_LABEL)
+    {
         let field = format!("label {key}");
         let fixed = match key {
-            crate::template::ZONE_LABEL if scene.offering_of(candidate).is_some_and(|o| o.zone.is_some()) => Some("the offering"),
+            crate::template::ZONE_LABEL if scene.offering_of(candidate).is_some_and(|o| o.zone.is_some()) => {
+                Some("the offering")
+            }
             crate::template::ZONE_LABEL if scene.hosts_of(candidate).next().is_some() => Some("the host"),
             _ => None,
         };
@@ -85,5 +89,10 @@ pub(super) fn view(scene: &Scene<'_>, candidate: &Candidate) -> TemplateView {
         value: amount::say(name, value),
         source: format!("daemon sets {names}"),
     });
-    TemplateView { template: template.name.clone(), daemons: daemons.collect(), fields, stale: stale(scene, template) }
+    TemplateView {
+        template: template.name.clone(),
+        daemons: daemons.collect(),
+        fields,
+        stale: stale(scene, template),
+    }
 }

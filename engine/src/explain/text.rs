@@ -3,7 +3,8 @@
 use std::fmt::{self, Write};
 
 use super::{
-    Answer, Cause, Fix, HostAnswer, HostRow, Match, Next, NodeAnswer, NodeTally, PodAnswer, PoolAnswer, TemplateView,
+    Answer, Cause, Fix, HostAnswer, HostRow, Match, Next, NodeAnswer, NodeTally, PodAnswer, PoolAnswer,
+    TemplateView,
 };
 
 /// Rows of a list that are shown before the rest is counted.
@@ -26,7 +27,10 @@ pub fn render(answer: &Answer) -> String {
 fn unknown(out: &mut String, headline: &str, near: &[String]) -> fmt::Result {
     writeln!(out, "{headline}")?;
     if near.is_empty() {
-        writeln!(out, "\nNothing has a similar name. Write it like pod/NAMESPACE/NAME, node/NAME, pool/NAME or host/NAME.")
+        writeln!(
+            out,
+            "\nNothing has a similar name. Write it like pod/NAMESPACE/NAME, node/NAME, pool/NAME or host/NAME."
+        )
     } else {
         writeln!(out, "\nNear it: {}", near.join(", "))
     }
@@ -79,7 +83,14 @@ fn pod(out: &mut String, answer: &PodAnswer) -> fmt::Result {
             };
             let size = row.max.map_or_else(|| row.nodes.to_string(), |max| format!("{}/{max}", row.nodes));
             let template = row.template.as_deref().unwrap_or("unknown").to_owned();
-            vec![row.pool.to_string(), size, template, matches.to_owned(), row.cause.code.name().to_owned(), row.cause.text.clone()]
+            vec![
+                row.pool.to_string(),
+                size,
+                template,
+                matches.to_owned(),
+                row.cause.code.name().to_owned(),
+                row.cause.text.clone(),
+            ]
         });
         table(out, &["POOL", "NODES", "TEMPLATE", "MATCH", "REASON", "BECAUSE"], &rows.collect::<Vec<_>>())?;
     }
@@ -102,8 +113,14 @@ fn behind(out: &mut String, cause: &Cause) -> fmt::Result {
     writeln!(out, "  reason    {}", cause.code.name())?;
     writeln!(out, "  object    {}  {}", cause.object, cause.field)?;
     if !cause.observed.is_empty() || !cause.required.is_empty() {
-        let margin = if cause.margin.is_empty() { String::new() } else { format!(", short by {}", cause.margin) };
-        writeln!(out, "  numbers   found {}, needed {}{margin}", or_none(&cause.observed), or_none(&cause.required))?;
+        let margin =
+            if cause.margin.is_empty() { String::new() } else { format!(", short by {}", cause.margin) };
+        writeln!(
+            out,
+            "  numbers   found {}, needed {}{margin}",
+            or_none(&cause.observed),
+            or_none(&cause.required)
+        )?;
     }
     Ok(())
 }
@@ -118,7 +135,12 @@ fn hosts(out: &mut String, hosts: &[HostRow]) -> fmt::Result {
     }
     writeln!(out, "\nHosts")?;
     let rows = hosts.iter().map(|row| {
-        vec![row.host.to_string(), row.pool.to_string(), row.cause.code.name().to_owned(), row.cause.text.clone()]
+        vec![
+            row.host.to_string(),
+            row.pool.to_string(),
+            row.cause.code.name().to_owned(),
+            row.cause.text.clone(),
+        ]
     });
     table(out, &["HOST", "POOL", "REASON", "BECAUSE"], &rows.collect::<Vec<_>>())
 }
@@ -134,8 +156,12 @@ fn template(out: &mut String, view: &TemplateView) -> fmt::Result {
     if let Some(stale) = &view.stale {
         writeln!(out, "  stale: {stale}")?;
     }
-    let fields = view.fields.iter().map(|field| vec![field.name.clone(), field.value.clone(), field.source.clone()]);
-    let daemons = view.daemons.iter().map(|field| vec![format!("- {}", field.name), field.value.clone(), field.source.clone()]);
+    let fields =
+        view.fields.iter().map(|field| vec![field.name.clone(), field.value.clone(), field.source.clone()]);
+    let daemons = view
+        .daemons
+        .iter()
+        .map(|field| vec![format!("- {}", field.name), field.value.clone(), field.source.clone()]);
     table(out, &["FIELD", "VALUE", "FROM"], &fields.chain(daemons).collect::<Vec<_>>())
 }
 
@@ -172,13 +198,21 @@ fn node(out: &mut String, answer: &NodeAnswer) -> fmt::Result {
     writeln!(out, "  judged    {}", answer.evaluated)?;
     if !answer.blockers.is_empty() {
         writeln!(out, "\nWhat keeps it")?;
-        let rows = answer.blockers.iter().map(|cause| vec![cause.code.name().to_owned(), cause.object.clone(), cause.text.clone()]);
+        let rows = answer
+            .blockers
+            .iter()
+            .map(|cause| vec![cause.code.name().to_owned(), cause.object.clone(), cause.text.clone()]);
         table(out, &["REASON", "OBJECT", "BECAUSE"], &rows.collect::<Vec<_>>())?;
     }
     if !answer.usage.is_empty() {
         writeln!(out, "\nRequested")?;
         let rows = answer.usage.iter().map(|row| {
-            vec![row.resource.clone(), row.requested.clone(), row.allocatable.clone(), format!("{} %", row.percent)]
+            vec![
+                row.resource.clone(),
+                row.requested.clone(),
+                row.allocatable.clone(),
+                format!("{} %", row.percent),
+            ]
         });
         table(out, &["RESOURCE", "REQUESTED", "ALLOCATABLE", "SHARE"], &rows.collect::<Vec<_>>())?;
     }
@@ -195,8 +229,14 @@ fn node(out: &mut String, answer: &NodeAnswer) -> fmt::Result {
     if !answer.budgets.is_empty() {
         writeln!(out, "\nBudgets")?;
         let rows = answer.budgets.iter().map(|view| {
-            let users = if view.in_use_by.is_empty() { "nobody".to_owned() } else { view.in_use_by.join(", ") };
-            vec![view.budget.clone(), view.allowed.to_string(), format!("{}/{}", view.healthy, view.desired_healthy), users]
+            let users =
+                if view.in_use_by.is_empty() { "nobody".to_owned() } else { view.in_use_by.join(", ") };
+            vec![
+                view.budget.clone(),
+                view.allowed.to_string(),
+                format!("{}/{}", view.healthy, view.desired_healthy),
+                users,
+            ]
         });
         table(out, &["BUDGET", "ALLOWED", "HEALTHY/DESIRED", "IN USE BY"], &rows.collect::<Vec<_>>())?;
     }
@@ -232,14 +272,21 @@ fn pool(out: &mut String, answer: &PoolAnswer) -> fmt::Result {
         writeln!(out, "\nNew nodes and the pods that cause them")?;
         let rows = answer.causes.iter().map(|cause| {
             let names: Vec<String> = cause.pods.iter().take(4).map(ToString::to_string).collect();
-            let more = if cause.pods.len() > 4 { format!(", … {} in all", cause.pods.len()) } else { String::new() };
+            let more = if cause.pods.len() > 4 {
+                format!(", … {} in all", cause.pods.len())
+            } else {
+                String::new()
+            };
             vec![cause.node.to_string(), cause.template.to_string(), format!("{}{more}", names.join(", "))]
         });
         table(out, &["NODE", "TEMPLATE", "PODS"], &rows.collect::<Vec<_>>())?;
     }
     if !answer.why_not_more.is_empty() {
         writeln!(out, "\nWhy not more")?;
-        let rows = answer.why_not_more.iter().map(|cause| vec![cause.code.name().to_owned(), cause.field.clone(), cause.text.clone()]);
+        let rows = answer
+            .why_not_more
+            .iter()
+            .map(|cause| vec![cause.code.name().to_owned(), cause.field.clone(), cause.text.clone()]);
         table(out, &["REASON", "FIELD", "BECAUSE"], &rows.collect::<Vec<_>>())?;
     }
     if !answer.why_not_fewer.is_empty() {

@@ -321,7 +321,12 @@ pub enum Answer {
     Host(Box<HostAnswer>),
     Pool(Box<PoolAnswer>),
     /// The object is not in the snapshot.
-    Unknown { name: String, headline: String, cause: Cause, near: Vec<String> },
+    Unknown {
+        name: String,
+        headline: String,
+        cause: Cause,
+        near: Vec<String>,
+    },
 }
 
 impl Answer {

@@ -18,7 +18,8 @@ const MOST_TRIED: usize = 400;
 pub(super) fn fewer(snapshot: &Snapshot) -> (Vec<Removal>, Snapshot, Vec<String>) {
     let mut after = snapshot.clone();
     let (mut removals, mut notes) = (Vec::new(), Vec::new());
-    let mut order: Vec<(i64, Arc<str>)> = after.cluster.nodes.iter().map(|node| (share(&after, node), node.metadata.name.clone())).collect();
+    let mut order: Vec<(i64, Arc<str>)> =
+        after.cluster.nodes.iter().map(|node| (share(&after, node), node.metadata.name.clone())).collect();
     order.sort();
     if order.len() > MOST_TRIED {
         notes.push(format!("only the {MOST_TRIED} least used of {} nodes were tried", order.len()));
@@ -31,7 +32,8 @@ pub(super) fn fewer(snapshot: &Snapshot) -> (Vec<Removal>, Snapshot, Vec<String>
         if answer.blockers.iter().any(|cause| !waits(cause.code)) {
             continue;
         }
-        let moves = answer.moves.into_iter().map(|step| Placement { pod: step.pod, on: Target::Node(step.to) });
+        let moves =
+            answer.moves.into_iter().map(|step| Placement { pod: step.pod, on: Target::Node(step.to) });
         let removal = Removal { node: name.clone(), moves: moves.collect() };
         give_up(&mut after, &removal);
         removals.push(removal);
@@ -49,7 +51,8 @@ fn share(snapshot: &Snapshot, node: &Node) -> i64 {
     }
     let all = muster_engine::fit::Amounts::capacity(&node.status.allocatable);
     let cpu = used.milli_cpu * 1000 / all.milli_cpu.max(1);
-    let memory = i64::try_from(i128::from(used.memory) * 1000 / i128::from(all.memory.max(1))).unwrap_or(i64::MAX);
+    let memory =
+        i64::try_from(i128::from(used.memory) * 1000 / i128::from(all.memory.max(1))).unwrap_or(i64::MAX);
     cpu.max(memory)
 }
 
@@ -60,8 +63,11 @@ fn give_up(snapshot: &mut Snapshot, removal: &Removal) {
         Arc::make_mut(&mut pod.spec).node_name = Some((&**to).into());
         let (namespace, labels) = (pod.metadata.namespace.clone(), pod.metadata.labels.clone());
         for budget in &mut snapshot.cluster.budgets {
-            if budget.metadata.namespace == namespace && selector::selects(budget.spec.selector.as_ref(), &labels) {
-                budget.status.disruptions_allowed = budget.status.disruptions_allowed.map(|allowed| allowed - 1);
+            if budget.metadata.namespace == namespace
+                && selector::selects(budget.spec.selector.as_ref(), &labels)
+            {
+                budget.status.disruptions_allowed =
+                    budget.status.disruptions_allowed.map(|allowed| allowed - 1);
             }
         }
     }

@@ -58,7 +58,8 @@ impl Document {
         let kind = text(&self.value["kind"]);
         let kind = if kind.is_empty() { "object".to_owned() } else { kind };
         let metadata = &self.value["metadata"];
-        let name = if metadata["name"].is_string() { text(&metadata["name"]) } else { text(&self.value["name"]) };
+        let name =
+            if metadata["name"].is_string() { text(&metadata["name"]) } else { text(&self.value["name"]) };
         match metadata["namespace"].as_str() {
             Some(namespace) => format!("{kind} {namespace}/{name}"),
             None => format!("{kind} {name}"),
@@ -90,7 +91,11 @@ impl Document {
 
 /// `spec.taints[0].key` as `spec`, `taints`, `0`, `key`. Keys with dots are found by the longest match.
 fn parts(field: &str) -> Vec<String> {
-    field.split(['.', '[']).map(|part| part.trim_end_matches(']').to_owned()).filter(|part| !part.is_empty()).collect()
+    field
+        .split(['.', '['])
+        .map(|part| part.trim_end_matches(']').to_owned())
+        .filter(|part| !part.is_empty())
+        .collect()
 }
 
 /// A value with the line of everything in it.
@@ -142,7 +147,14 @@ impl<'de> Visitor<'de> for TreeVisitor {
         f.write_str("a value")
     }
 
-    leaves!(visit_bool(bool), visit_i64(i64), visit_u64(u64), visit_f64(f64), visit_str(&str), visit_string(String));
+    leaves!(
+        visit_bool(bool),
+        visit_i64(i64),
+        visit_u64(u64),
+        visit_f64(f64),
+        visit_str(&str),
+        visit_string(String)
+    );
 
     fn visit_unit<E>(self) -> Result<Tree, E> {
         Ok(Tree::Leaf(Value::Null))
@@ -210,14 +222,22 @@ pub(super) fn parse(source: &Source) -> (Vec<Document>, Vec<SetAside>) {
         Err(error) => {
             let text = error.to_string();
             let line = error.location().map_or(0, |location| location.line());
-            faults.push(whole(line, format!("it cannot be read: {}", text.lines().next().unwrap_or_default())));
+            faults
+                .push(whole(line, format!("it cannot be read: {}", text.lines().next().unwrap_or_default())));
         }
     }
     (documents, faults)
 }
 
 /// Opens lists, whatever their kind is called; everything else is one document.
-fn open(file: &str, value: Value, line: u64, tree: Option<Tree>, depth: usize, documents: &mut Vec<Document>) {
+fn open(
+    file: &str,
+    value: Value,
+    line: u64,
+    tree: Option<Tree>,
+    depth: usize,
+    documents: &mut Vec<Document>,
+) {
     let is_list = value.is_array() || (value["items"].is_array() && value.get("spec").is_none());
     if !is_list || depth >= DEEPEST_LIST {
         documents.push(Document { file: file.to_owned(), value, line, tree });
@@ -225,10 +245,12 @@ fn open(file: &str, value: Value, line: u64, tree: Option<Tree>, depth: usize, d
     }
     let inner = match tree {
         Some(Tree::List(items)) => Some(items),
-        Some(Tree::Block(fields)) => fields.into_iter().find(|(key, ..)| key == "items").and_then(|(_, _, tree)| match tree {
-            Tree::List(items) => Some(items),
-            _ => None,
-        }),
+        Some(Tree::Block(fields)) => {
+            fields.into_iter().find(|(key, ..)| key == "items").and_then(|(_, _, tree)| match tree {
+                Tree::List(items) => Some(items),
+                _ => None,
+            })
+        }
         _ => None,
     };
     let items = match value {

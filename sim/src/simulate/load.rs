@@ -28,11 +28,40 @@ pub struct Loaded {
 
 /// Kinds that are part of a dump but decide nothing here.
 const PASSED_OVER: [&str; 34] = [
-    "Service", "ConfigMap", "Secret", "Deployment", "Event", "Endpoints", "EndpointSlice", "ServiceAccount", "Ingress", "Lease",
-    "ControllerRevision", "CronJob", "HorizontalPodAutoscaler", "NetworkPolicy", "Role", "RoleBinding", "ClusterRole",
-    "ClusterRoleBinding", "ResourceQuota", "LimitRange", "CustomResourceDefinition", "APIService", "Cluster", "NodeMetrics",
-    "PodMetrics", "PodTemplate", "IngressClass", "FlowSchema", "PriorityLevelConfiguration", "MutatingWebhookConfiguration",
-    "ValidatingWebhookConfiguration", "ComponentStatus", "IPAddress", "ServiceCIDR",
+    "Service",
+    "ConfigMap",
+    "Secret",
+    "Deployment",
+    "Event",
+    "Endpoints",
+    "EndpointSlice",
+    "ServiceAccount",
+    "Ingress",
+    "Lease",
+    "ControllerRevision",
+    "CronJob",
+    "HorizontalPodAutoscaler",
+    "NetworkPolicy",
+    "Role",
+    "RoleBinding",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "ResourceQuota",
+    "LimitRange",
+    "CustomResourceDefinition",
+    "APIService",
+    "Cluster",
+    "NodeMetrics",
+    "PodMetrics",
+    "PodTemplate",
+    "IngressClass",
+    "FlowSchema",
+    "PriorityLevelConfiguration",
+    "MutatingWebhookConfiguration",
+    "ValidatingWebhookConfiguration",
+    "ComponentStatus",
+    "IPAddress",
+    "ServiceCIDR",
 ];
 
 /// Reads all texts into one snapshot. `now` is the time for which schedules and delays are worked out;
@@ -50,7 +79,10 @@ pub fn load(sources: &[Source], now: Option<Timestamp>) -> Loaded {
     let mut hosts = Vec::new();
     for document in &documents {
         let kind = document.value["kind"].as_str().unwrap_or_default().to_owned();
-        *loaded.kinds.entry(if kind.is_empty() { "(no kind)".to_owned() } else { kind.clone() }).or_default() += 1;
+        *loaded
+            .kinds
+            .entry(if kind.is_empty() { "(no kind)".to_owned() } else { kind.clone() })
+            .or_default() += 1;
         if let Err(faults) = take(document, &kind, &mut loaded, &mut hosts) {
             loaded.set_aside.extend(faults);
         }
@@ -68,22 +100,32 @@ pub fn load(sources: &[Source], now: Option<Timestamp>) -> Loaded {
 /// Times of status changes tell when a dump was taken.
 fn latest(value: &Value) -> Option<Timestamp> {
     let conditions = value["status"]["conditions"].as_array()?;
-    let times = conditions.iter().flat_map(|condition| [&condition["lastHeartbeatTime"], &condition["lastTransitionTime"]]);
+    let times = conditions
+        .iter()
+        .flat_map(|condition| [&condition["lastHeartbeatTime"], &condition["lastTransitionTime"]]);
     times.filter_map(|time| time.as_str()?.parse().ok()).max()
 }
 
 fn read<T: DeserializeOwned>(document: &Document, kind: &'static str) -> Result<T, Vec<SetAside>> {
-    k8s::from_value(kind, &document.value).map_err(|error| vec![document.fault(&error.path, error.source.to_string())])
+    k8s::from_value(kind, &document.value)
+        .map_err(|error| vec![document.fault(&error.path, error.source.to_string())])
 }
 
-fn take(document: &Document, kind: &str, loaded: &mut Loaded, hosts: &mut Vec<pools::ReadHost>) -> Result<(), Vec<SetAside>> {
+fn take(
+    document: &Document,
+    kind: &str,
+    loaded: &mut Loaded,
+    hosts: &mut Vec<pools::ReadHost>,
+) -> Result<(), Vec<SetAside>> {
     let snapshot = &mut loaded.snapshot;
     let cluster = &mut snapshot.cluster;
     if !document.value.is_object() {
         return Err(vec![document.fault("", "expected an object")]);
     }
     match kind {
-        "Node" => cluster.nodes.push(named(document, read(document, "Node")?, |node: &k8s::Node| &node.metadata)?),
+        "Node" => {
+            cluster.nodes.push(named(document, read(document, "Node")?, |node: &k8s::Node| &node.metadata)?)
+        }
         "Pod" => cluster.pods.push(named(document, read(document, "Pod")?, |pod: &k8s::Pod| &pod.metadata)?),
         "Namespace" => cluster.namespaces.push(read(document, "Namespace")?),
         "PersistentVolume" => cluster.volumes.push(read(document, "PersistentVolume")?),
@@ -103,7 +145,9 @@ fn take(document: &Document, kind: &str, loaded: &mut Loaded, hosts: &mut Vec<po
         "NodePool" => {
             let pool = pools::read_pool(document, snapshot.now)?;
             if snapshot.pool(&pool.name).is_some() {
-                return Err(vec![document.fault("metadata.name", format!("pool {} was given before", pool.name))]);
+                return Err(vec![
+                    document.fault("metadata.name", format!("pool {} was given before", pool.name)),
+                ]);
             }
             snapshot.pools.push(pool);
         }
@@ -121,7 +165,11 @@ fn take(document: &Document, kind: &str, loaded: &mut Loaded, hosts: &mut Vec<po
     Ok(())
 }
 
-fn named<T>(document: &Document, object: T, metadata: impl Fn(&T) -> &k8s::ObjectMeta) -> Result<T, Vec<SetAside>> {
+fn named<T>(
+    document: &Document,
+    object: T,
+    metadata: impl Fn(&T) -> &k8s::ObjectMeta,
+) -> Result<T, Vec<SetAside>> {
     if metadata(&object).name.is_empty() {
         return Err(vec![document.fault("metadata.name", "is required")]);
     }
@@ -166,7 +214,12 @@ fn complete_pools(loaded: &mut Loaded) {
             None => {
                 let size = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
                 let template = pools::learned(first, true);
-                snapshot.pools.push(Pool { name: name.as_str().into(), max: size, templates: vec![template], ..Pool::default() });
+                snapshot.pools.push(Pool {
+                    name: name.as_str().into(),
+                    max: size,
+                    templates: vec![template],
+                    ..Pool::default()
+                });
                 loaded.notes.push(format!(
                     "pool {name} was inferred from the labels of {size} nodes; it may not grow (--set {name}.max=N lets it)"
                 ));
@@ -198,7 +251,9 @@ fn join_nodes(loaded: &mut Loaded) {
             template: template.map_or_else(|| Arc::from(""), |template| template.name.clone()),
             host: host.map(|host| host.name.clone()),
             state: if ready { MemberState::Ready } else { MemberState::Unready },
-            price: template.and_then(|template| template.offerings.first()).map_or(0, |offering| offering.price),
+            price: template
+                .and_then(|template| template.offerings.first())
+                .map_or(0, |offering| offering.price),
             unneeded_since: None,
         };
         snapshot.members.insert(name.clone(), member);

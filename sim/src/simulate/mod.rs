@@ -85,7 +85,8 @@ pub fn simulate(loaded: Loaded, question: &Question, names: &[String]) -> Result
 /// The snapshot in which pods that the plan places already run, for questions that come after it.
 fn with_placements(snapshot: &Snapshot, plan: &Plan) -> Snapshot {
     let mut copy = snapshot.clone();
-    let places: BTreeMap<_, _> = plan.placements.iter().map(|placement| (&placement.pod, &placement.on)).collect();
+    let places: BTreeMap<_, _> =
+        plan.placements.iter().map(|placement| (&placement.pod, &placement.on)).collect();
     for pod in &mut copy.cluster.pods {
         if let Some(plan::Target::Node(node)) = places.get(&pod.key()) {
             std::sync::Arc::make_mut(&mut pod.spec).node_name = Some((&**node).into());
@@ -104,7 +105,12 @@ fn leaving_warnings(snapshot: &Snapshot, question: &Question) -> Vec<String> {
             let mut blockers: Vec<String> = answer
                 .blockers
                 .iter()
-                .filter(|cause| !matches!(cause.code, muster_engine::explain::Code::TooSoon | muster_engine::explain::Code::AboveMark))
+                .filter(|cause| {
+                    !matches!(
+                        cause.code,
+                        muster_engine::explain::Code::TooSoon | muster_engine::explain::Code::AboveMark
+                    )
+                })
                 .map(|cause| format!("draining node {} would be refused: {}", answer.node, cause.text))
                 .collect();
             blockers.truncate(10);
@@ -125,7 +131,13 @@ fn unplaced(explainer: &Explainer<'_>, plan: &Plan) -> Vec<UnplacedRow> {
         let PodAnswer { pod, headline, cause, alike, fixes, .. } = answer;
         let same: Vec<_> = explainer.alike(&pod, &rest);
         rest.retain(|other| *other != pod && !same.contains(other));
-        rows.push(UnplacedRow { pods: alike, example: pod, code: cause.code, headline, fix: fixes.into_iter().next() });
+        rows.push(UnplacedRow {
+            pods: alike,
+            example: pod,
+            code: cause.code,
+            headline,
+            fix: fixes.into_iter().next(),
+        });
     }
     rows
 }
@@ -138,9 +150,15 @@ fn phrase(question: &Question, asked: &question::Asked) -> String {
     if parts.is_empty() { "what would be done now?".to_owned() } else { parts.join("; ") }
 }
 
-fn summary(simulation: &Simulation, question: &Question, asked: &question::Asked, snapshot: &Snapshot) -> String {
+fn summary(
+    simulation: &Simulation,
+    question: &Question,
+    asked: &question::Asked,
+    snapshot: &Snapshot,
+) -> String {
     let Simulation { before, after, .. } = simulation;
-    let plural = |count: usize, what: &str| if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") };
+    let plural =
+        |count: usize, what: &str| if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") };
     let mut text = Vec::new();
     let waiting = snapshot.cluster.pods.iter().filter(|pod| pod.is_pending()).count();
     if asked.displaced > 0 {
@@ -151,7 +169,10 @@ fn summary(simulation: &Simulation, question: &Question, asked: &question::Asked
     match (waiting, placed) {
         (0, _) => text.push("No pod waits for a node.".to_owned()),
         (all, placed) if placed == all && on_old == placed => {
-            text.push(format!("{} fit the nodes that are there; no new machine is needed.", capital(&all_of(all))));
+            text.push(format!(
+                "{} fit the nodes that are there; no new machine is needed.",
+                capital(&all_of(all))
+            ));
         }
         (all, placed) if placed == all => text.push(format!(
             "{} find a place: {on_old} on nodes that are there, {} on {}.",
@@ -169,12 +190,16 @@ fn summary(simulation: &Simulation, question: &Question, asked: &question::Asked
     if let Some(pool) = &asked.bought {
         let bought = simulation.plan.new_nodes.iter().filter(|new| new.pool == *pool).count();
         let own = simulation.plan.new_nodes.len() - bought;
-        let own = if own > 0 { format!(" beside {} that you own", plural(own, "machine")) } else { String::new() };
+        let own =
+            if own > 0 { format!(" beside {} that you own", plural(own, "machine")) } else { String::new() };
         text.push(format!("You would have to buy {}{own}.", plural(bought, "machine")));
     }
     if question.consolidate {
         match simulation.removals.len() {
-            0 => text.push("It could not run on fewer machines: something keeps every node (ask with --explain NODE).".to_owned()),
+            0 => text.push(
+                "It could not run on fewer machines: something keeps every node (ask with --explain NODE)."
+                    .to_owned(),
+            ),
             gone => text.push(format!(
                 "Yes: {} could go, {} would remain; {} move.",
                 plural(gone, "node"),

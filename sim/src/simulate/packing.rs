@@ -98,14 +98,22 @@ pub(super) fn after(snapshot: &Snapshot, plan: &Plan) -> (Vec<Packed>, Totals) {
         let capacity = Amounts::capacity(&node.status.allocatable);
         let pods = on.get(&node.metadata.name).map_or(&[][..], |pods| &pods[..]);
         let change = if gone { Change::Goes } else { Change::Stays };
-        rows.push(pack(node.metadata.name.clone(), pool, change, &capacity, if gone { &[] } else { pods }, &mut totals));
+        rows.push(pack(
+            node.metadata.name.clone(),
+            pool,
+            change,
+            &capacity,
+            if gone { &[] } else { pods },
+            &mut totals,
+        ));
         if !gone {
             totals.price_per_hour_micros += member.map_or(0, |member| member.price);
         }
     }
     for new in &plan.new_nodes {
         let template = snapshot.pool(&new.pool).and_then(|pool| pool.template(&new.template));
-        let capacity = template.map(|template| Amounts::capacity(&template.node.status.allocatable)).unwrap_or_default();
+        let capacity =
+            template.map(|template| Amounts::capacity(&template.node.status.allocatable)).unwrap_or_default();
         let pods = on.get(&new.name).map_or(&[][..], |pods| &pods[..]);
         rows.push(pack(new.name.clone(), new.pool.clone(), Change::New, &capacity, pods, &mut totals));
         totals.price_per_hour_micros += new.price;
@@ -119,13 +127,26 @@ pub(super) fn before(snapshot: &Snapshot) -> (Vec<Packed>, Totals) {
     after(snapshot, &Plan { unplaced: waiting, ..Plan::default() })
 }
 
-fn pack(node: Arc<str>, pool: Arc<str>, change: Change, capacity: &Amounts, pods: &[(&Pod, bool)], totals: &mut Totals) -> Packed {
+fn pack(
+    node: Arc<str>,
+    pool: Arc<str>,
+    change: Change,
+    capacity: &Amounts,
+    pods: &[(&Pod, bool)],
+    totals: &mut Totals,
+) -> Packed {
     let mut used = Amounts::default();
-    let thousandths = |part: i64, all: i64| if all <= 0 { 0 } else { i64::try_from(i128::from(part) * 1000 / i128::from(all)).unwrap_or(0) };
+    let thousandths = |part: i64, all: i64| {
+        if all <= 0 { 0 } else { i64::try_from(i128::from(part) * 1000 / i128::from(all)).unwrap_or(0) }
+    };
     let mut parts: Vec<(i64, i64, bool)> = Vec::new();
     for (pod, moved) in pods {
         let request = requests::of_bound(pod);
-        parts.push((thousandths(request.milli_cpu, capacity.milli_cpu), thousandths(request.memory, capacity.memory), *moved));
+        parts.push((
+            thousandths(request.milli_cpu, capacity.milli_cpu),
+            thousandths(request.memory, capacity.memory),
+            *moved,
+        ));
         used.add(&request);
     }
     parts.sort_unstable_by(|a, b| b.cmp(a));

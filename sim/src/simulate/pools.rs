@@ -28,8 +28,18 @@ pub(super) const POOL_LABELS: [&str; 6] = [
 ];
 /// What the server fills in; a dump of its objects carries them.
 const SERVER_OWNED: [&str; 12] = [
-    "id", "project", "generation", "status", "created_at", "updated_at", "created_by", "deleted_at",
-    "resource_version", "cluster_id", "cluster", "cluster_name",
+    "id",
+    "project",
+    "generation",
+    "status",
+    "created_at",
+    "updated_at",
+    "created_by",
+    "deleted_at",
+    "resource_version",
+    "cluster_id",
+    "cluster",
+    "cluster_name",
 ];
 const DEFAULT_PODS: i64 = 110;
 
@@ -49,14 +59,17 @@ pub(super) fn read_pool(document: &Document, now: Timestamp) -> Result<Pool, Vec
         Ok(shape) => vec![template(spec, &shape)],
         Err(_) => Vec::new(), // completed later by a node or a host of the pool
     };
-    let demand = spec.autoscaling.as_ref().filter(|_| spec.is_autoscaled()).map_or_else(Demand::default, |auto| Demand {
-        target_cpu_percent: Some(auto.target_cpu()),
-        target_memory_percent: Some(auto.target_memory()),
-        scale_down_percent: Some(auto.scale_down_utilization()),
-        scale_down_delay: auto.scale_down_delay(),
-        scale_up_delay: auto.scale_up_delay(),
-        ..Demand::default()
-    });
+    let demand =
+        spec.autoscaling.as_ref().filter(|_| spec.is_autoscaled()).map_or_else(Demand::default, |auto| {
+            Demand {
+                target_cpu_percent: Some(auto.target_cpu()),
+                target_memory_percent: Some(auto.target_memory()),
+                scale_down_percent: Some(auto.scale_down_utilization()),
+                scale_down_delay: auto.scale_down_delay(),
+                scale_up_delay: auto.scale_up_delay(),
+                ..Demand::default()
+            }
+        });
     let scales = spec.is_autoscaled();
     Ok(Pool {
         name,
@@ -107,15 +120,29 @@ fn template(spec: &PoolSpec, shape: &NodeShape) -> Template {
     for (key, value) in &shape.labels {
         node.metadata.labels.insert(key, value.as_str().into());
         let own = spec.labels.as_ref().is_some_and(|labels| labels.contains_key(key));
-        let said = spec.template.as_ref().and_then(|t| t.labels.as_ref()).is_some_and(|labels| labels.contains_key(key));
-        let from = if own { "spec.labels" } else if said { "spec.template.labels" } else { "the pool and its machine type" };
+        let said = spec
+            .template
+            .as_ref()
+            .and_then(|t| t.labels.as_ref())
+            .is_some_and(|labels| labels.contains_key(key));
+        let from = if own {
+            "spec.labels"
+        } else if said {
+            "spec.template.labels"
+        } else {
+            "the pool and its machine type"
+        };
         node.metadata.annotations.insert(&field_annotation(&format!("label {key}")), from.into());
     }
     let annotations = &mut node.metadata.annotations;
     annotations.insert(&source_annotation(), source.as_str().into());
     annotations.insert(&field_annotation("taints"), "spec.taints or spec.template.taints".into());
     annotations.insert(&field_annotation("pods"), "spec.template.maxPods, or the default".into());
-    node.spec.taints = shape.taints.iter().map(|taint| pool_taint(&taint.key, taint.value(), &taint.effect.to_string())).collect();
+    node.spec.taints = shape
+        .taints
+        .iter()
+        .map(|taint| pool_taint(&taint.key, taint.value(), &taint.effect.to_string()))
+        .collect();
     for (resource, amount) in &shape.capacity {
         let all = quantity(&amount.text());
         let kept = shape.reserved.get(resource).map(|kept| quantity(&kept.text())).unwrap_or_default();
@@ -263,7 +290,9 @@ pub(super) fn read_host(document: &Document) -> Result<ReadHost, Vec<SetAside>> 
     let mut node = Node { metadata: ObjectMeta::default(), ..Node::default() };
     for (key, value) in &spec.labels {
         node.metadata.labels.insert(key, value.as_str().into());
-        node.metadata.annotations.insert(&field_annotation(&format!("label {key}")), format!("host {name} spec.labels").into());
+        node.metadata
+            .annotations
+            .insert(&field_annotation(&format!("label {key}")), format!("host {name} spec.labels").into());
     }
     node.spec.taints = spec.taints.into();
     node.status = resources(&spec.resources);
@@ -338,7 +367,12 @@ pub(super) fn attach(pools: &mut [Pool], mut read: ReadHost, hosts: &mut Vec<Hos
     let taints: Vec<Taint> = node.spec.taints.iter().chain(&read.node.spec.taints).cloned().collect();
     node.spec.taints = taints.into();
     for (name, amount) in read.node.status.allocatable.iter() {
-        let kept = node.status.capacity.get(name).zip(node.status.allocatable.get(name)).map(|(all, free)| *all - *free);
+        let kept = node
+            .status
+            .capacity
+            .get(name)
+            .zip(node.status.allocatable.get(name))
+            .map(|(all, free)| *all - *free);
         node.status.allocatable.insert(name, *amount - kept.unwrap_or_default());
         node.status.capacity.insert(name, *amount);
         node.metadata.annotations.insert(&field_annotation(name), format!("{said} spec.resources").into());
@@ -351,12 +385,20 @@ pub(super) fn attach(pools: &mut [Pool], mut read: ReadHost, hosts: &mut Vec<Hos
         return;
     }
     // Hosts that are alike share a template.
-    let known = pool.templates.iter().find(|template| template.name.starts_with("host-") && template.node.same_shape(&node));
+    let known = pool
+        .templates
+        .iter()
+        .find(|template| template.name.starts_with("host-") && template.node.same_shape(&node));
     let name: Arc<str> = match known {
         Some(template) => template.name.clone(),
         None => {
             let name: Arc<str> = format!("host-{}", read.host.name).into();
-            pool.templates.push(Template { name: name.clone(), node: Arc::new(node), csi: None, offerings: Vec::new() });
+            pool.templates.push(Template {
+                name: name.clone(),
+                node: Arc::new(node),
+                csi: None,
+                offerings: Vec::new(),
+            });
             name
         }
     };
@@ -378,7 +420,8 @@ impl SameShape for Node {
 
 /// A template learned from a node of the pool that is there.
 pub(super) fn learned(node: &Node, offered: bool) -> Template {
-    const OWN: [&str; 3] = ["kubernetes.io/hostname", "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];
+    const OWN: [&str; 3] =
+        ["kubernetes.io/hostname", "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];
     const PASSING: &str = "node.kubernetes.io/";
     let mut copy = Node::default();
     for (key, value) in node.metadata.labels.iter().filter(|(key, _)| !OWN.contains(key)) {
@@ -386,7 +429,8 @@ pub(super) fn learned(node: &Node, offered: bool) -> Template {
     }
     copy.metadata.annotations.insert(&learned_annotation(), node.name().into());
     // Taints that come and go with the node's condition say nothing about the next node.
-    copy.spec.taints = node.spec.taints.iter().filter(|taint| !taint.key.starts_with(PASSING)).cloned().collect();
+    copy.spec.taints =
+        node.spec.taints.iter().filter(|taint| !taint.key.starts_with(PASSING)).cloned().collect();
     copy.status.allocatable = node.status.allocatable.clone();
     copy.status.capacity = node.status.capacity.clone();
     copy.status.declared_features = node.status.declared_features.clone();
@@ -407,7 +451,9 @@ pub(super) fn pool_of(node: &Node) -> Option<&str> {
 
 /// A pool or a machine from a flag: `web:cpu=8,memory=32Gi,max=10,price=0.2,label.purpose=gpu,taint=gpu:NoSchedule`.
 pub(super) fn from_flag(text: &str) -> Result<Pool, String> {
-    let (name, rest) = text.split_once(':').ok_or_else(|| format!("{text:?} is no pool; write NAME:cpu=8,memory=32Gi,max=10"))?;
+    let (name, rest) = text
+        .split_once(':')
+        .ok_or_else(|| format!("{text:?} is no pool; write NAME:cpu=8,memory=32Gi,max=10"))?;
     let mut pool = Pool { name: name.into(), max: u32::MAX, ..Pool::default() };
     let mut node = Node::default();
     let mut offering = Offering::default();
@@ -415,14 +461,20 @@ pub(super) fn from_flag(text: &str) -> Result<Pool, String> {
     node.metadata.annotations.insert(&source_annotation(), "the flag --pool".into());
     node.metadata.labels.insert(NODEPOOL_LABEL, name.into());
     for part in rest.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-        let (key, value) = part.split_once('=').ok_or_else(|| format!("{part:?} in pool {name} is not KEY=VALUE"))?;
-        let number = || value.parse::<u32>().map_err(|_| format!("{key} of pool {name} is {value:?}, not a whole number"));
+        let (key, value) =
+            part.split_once('=').ok_or_else(|| format!("{part:?} in pool {name} is not KEY=VALUE"))?;
+        let number = || {
+            value.parse::<u32>().map_err(|_| format!("{key} of pool {name} is {value:?}, not a whole number"))
+        };
         match key {
             "min" => pool.min = number()?,
             "max" => pool.max = number()?,
             "supply" => offering.supply = Some(number()?),
             "zone" => offering.zone = Some(value.into()),
-            "price" => offering.price = price(value).ok_or_else(|| format!("price of pool {name} is {value:?}, not a number"))?,
+            "price" => {
+                offering.price =
+                    price(value).ok_or_else(|| format!("price of pool {name} is {value:?}, not a number"))?
+            }
             "taint" => {
                 let (pair, effect) = value.rsplit_once(':').unwrap_or((value, "NoSchedule"));
                 let (taint, said) = pair.split_once('=').unwrap_or((pair, ""));
@@ -434,7 +486,9 @@ pub(super) fn from_flag(text: &str) -> Result<Pool, String> {
                     continue;
                 }
                 let resource = if key == "gpu" { "nvidia.com/gpu" } else { key };
-                let amount: Quantity = value.parse().map_err(|_| format!("{key} of pool {name} is {value:?}, not an amount like 8 or 32Gi"))?;
+                let amount: Quantity = value.parse().map_err(|_| {
+                    format!("{key} of pool {name} is {value:?}, not an amount like 8 or 32Gi")
+                })?;
                 node.status.allocatable.insert(resource, amount);
                 node.status.capacity.insert(resource, amount);
             }
@@ -442,14 +496,18 @@ pub(super) fn from_flag(text: &str) -> Result<Pool, String> {
     }
     for needed in ["cpu", "memory"] {
         if !node.status.allocatable.contains(needed) {
-            return Err(format!("pool {name} needs {needed}, for example {needed}={}", if needed == "cpu" { "8" } else { "32Gi" }));
+            return Err(format!(
+                "pool {name} needs {needed}, for example {needed}={}",
+                if needed == "cpu" { "8" } else { "32Gi" }
+            ));
         }
     }
     if !node.status.allocatable.contains("pods") {
         node.status.allocatable.insert("pods", Quantity::from_units(DEFAULT_PODS));
     }
     node.spec.taints = taints.into();
-    pool.templates = vec![Template { name: name.into(), node: Arc::new(node), csi: None, offerings: vec![offering] }];
+    pool.templates =
+        vec![Template { name: name.into(), node: Arc::new(node), csi: None, offerings: vec![offering] }];
     Ok(pool)
 }
 

@@ -10,8 +10,8 @@ use muster_engine::{
 use muster_model::{
     Quantity,
     k8s::{
-        Container, Effect, Labels, ObjectMeta, Pod, PodSpec, PodStatus, PodTemplate, ResourceList, Resources, Toleration,
-        TolerationOperator,
+        Container, Effect, Labels, ObjectMeta, Pod, PodSpec, PodStatus, PodTemplate, ResourceList, Resources,
+        Toleration, TolerationOperator,
     },
 };
 use thiserror::Error;
@@ -55,7 +55,10 @@ pub struct Question {
 pub enum Add {
     Shape(Shape),
     /// The pods of a workload's manifest; without a number as many as it says.
-    From { source: Source, replicas: Option<u32> },
+    From {
+        source: Source,
+        replicas: Option<u32>,
+    },
 }
 
 #[derive(Debug, Clone, Default)]
@@ -144,14 +147,24 @@ fn set(snapshot: &mut Snapshot, setting: &str, asked: &mut Asked) -> Result<(), 
         _ => return Err(wrong("--set", setting, expected)),
     }
     if pool.max < pool.min {
-        return Err(wrong("--set", setting, &format!("possible: the pool's minimum is {}, its maximum {}", pool.min, pool.max)));
+        return Err(wrong(
+            "--set",
+            setting,
+            &format!("possible: the pool's minimum is {}, its maximum {}", pool.min, pool.max),
+        ));
     }
     asked.phrases.push(format!("{name}.{field} is {value}"));
     Ok(())
 }
 
 /// Takes a node, a host or a rack away. Pods with a controller come back as pending pods.
-fn lose(snapshot: &mut Snapshot, name: &str, how: &str, state: HostState, asked: &mut Asked) -> Result<(), QuestionError> {
+fn lose(
+    snapshot: &mut Snapshot,
+    name: &str,
+    how: &str,
+    state: HostState,
+    asked: &mut Asked,
+) -> Result<(), QuestionError> {
     let name = name.trim_start_matches("node/").trim_start_matches("host/").trim_start_matches("rack/");
     let mut nodes: BTreeSet<Arc<str>> = BTreeSet::new();
     let mut found = false;
@@ -162,7 +175,10 @@ fn lose(snapshot: &mut Snapshot, name: &str, how: &str, state: HostState, asked:
         }
     }
     for host in &mut snapshot.hosts {
-        if *host.name == *name || host.rack.as_deref() == Some(name) || host.node.as_ref().is_some_and(|node| nodes.contains(node)) {
+        if *host.name == *name
+            || host.rack.as_deref() == Some(name)
+            || host.node.as_ref().is_some_and(|node| nodes.contains(node))
+        {
             found = true;
             nodes.extend(host.node.take());
             host.state = state;
@@ -180,7 +196,11 @@ fn lose(snapshot: &mut Snapshot, name: &str, how: &str, state: HostState, asked:
             return true;
         }
         let owner = pod.metadata.controller().map(|owner| owner.kind.clone());
-        if pod.is_finished() || pod.is_terminating() || owner.as_deref() == Some("DaemonSet") || owner.as_deref() == Some("Node") {
+        if pod.is_finished()
+            || pod.is_terminating()
+            || owner.as_deref() == Some("DaemonSet")
+            || owner.as_deref() == Some("Node")
+        {
             return false;
         }
         if owner.is_none() {
@@ -229,8 +249,13 @@ fn shape_pods(shape: &Shape) -> Result<Vec<Pod>, QuestionError> {
         let (key, value) = text.split_once('=').ok_or_else(|| wrong("--selector", text, "KEY=VALUE"))?;
         selector.insert(key, value.into());
     }
-    let tolerations: Result<Vec<Toleration>, QuestionError> = shape.tolerate.iter().map(|text| toleration(text)).collect();
-    let container = Container { name: "app".into(), resources: Resources { requests, ..Resources::default() }, ..Container::default() };
+    let tolerations: Result<Vec<Toleration>, QuestionError> =
+        shape.tolerate.iter().map(|text| toleration(text)).collect();
+    let container = Container {
+        name: "app".into(),
+        resources: Resources { requests, ..Resources::default() },
+        ..Container::default()
+    };
     let spec = Arc::new(PodSpec {
         containers: [container].into(),
         node_selector: selector,
@@ -251,7 +276,9 @@ fn toleration(text: &str) -> Result<Toleration, QuestionError> {
         Some("NoSchedule") => Some(Effect::NoSchedule),
         Some("NoExecute") => Some(Effect::NoExecute),
         Some("PreferNoSchedule") => Some(Effect::PreferNoSchedule),
-        Some(_) => return Err(wrong("--tolerate", text, "KEY[=VALUE][:NoSchedule|NoExecute|PreferNoSchedule]")),
+        Some(_) => {
+            return Err(wrong("--tolerate", text, "KEY[=VALUE][:NoSchedule|NoExecute|PreferNoSchedule]"));
+        }
     };
     let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
     let operator = if pair.contains('=') { TolerationOperator::Equal } else { TolerationOperator::Exists };
@@ -267,19 +294,28 @@ fn template_pods(source: &Source, replicas: Option<u32>) -> Result<Vec<Pod>, Que
     let mut pods = Vec::new();
     for document in &documents {
         let value = &document.value;
-        let fault = |error: muster_model::k8s::ReadError| QuestionError::Pool(document.fault(&error.path, error.source.to_string()).to_string());
+        let fault = |error: muster_model::k8s::ReadError| {
+            QuestionError::Pool(document.fault(&error.path, error.source.to_string()).to_string())
+        };
         let (template, said): (PodTemplate, u64) = match value["kind"].as_str() {
             Some("Pod") => (muster_model::k8s::from_value("Pod", value).map_err(fault)?, 1),
             _ if value["spec"]["template"].is_object() => {
-                let said = value["spec"]["replicas"].as_u64().or_else(|| value["spec"]["parallelism"].as_u64());
-                (muster_model::k8s::from_value("PodTemplate", &value["spec"]["template"]).map_err(fault)?, said.unwrap_or(1))
+                let said =
+                    value["spec"]["replicas"].as_u64().or_else(|| value["spec"]["parallelism"].as_u64());
+                (
+                    muster_model::k8s::from_value("PodTemplate", &value["spec"]["template"])
+                        .map_err(fault)?,
+                    said.unwrap_or(1),
+                )
             }
             _ => continue,
         };
         let count = replicas.map_or(said, u64::from);
         let name = value["metadata"]["name"].as_str().unwrap_or("added");
         let namespace = value["metadata"]["namespace"].as_str().unwrap_or("default");
-        pods.extend((0..count).map(|at| admit::instance(&template, namespace, &format!("{name}-added-{at}"))));
+        pods.extend(
+            (0..count).map(|at| admit::instance(&template, namespace, &format!("{name}-added-{at}"))),
+        );
     }
     if pods.is_empty() {
         return Err(QuestionError::NoTemplate { file: source.name.clone() });
@@ -295,8 +331,13 @@ fn add_pods(snapshot: &mut Snapshot, pods: Vec<Pod>, asked: &mut Asked) -> Resul
     let admitted = admitted.map_err(|refused| QuestionError::Refused { why: refused.to_string() })?;
     if let Some(pod) = admitted.first() {
         let request = muster_engine::fit::requests::of_pending(pod);
-        let amounts: Vec<String> = request.entries().map(|(name, amount)| muster_engine::explain::say(name, amount)).collect();
-        let each = if amounts.is_empty() { "that ask for nothing".to_owned() } else { format!("of {}", amounts.join(", ")) };
+        let amounts: Vec<String> =
+            request.entries().map(|(name, amount)| muster_engine::explain::say(name, amount)).collect();
+        let each = if amounts.is_empty() {
+            "that ask for nothing".to_owned()
+        } else {
+            format!("of {}", amounts.join(", "))
+        };
         asked.phrases.push(format!("{count} more pods {each}"));
     }
     snapshot.cluster.pods.extend(admitted);
@@ -305,7 +346,12 @@ fn add_pods(snapshot: &mut Snapshot, pods: Vec<Pod>, asked: &mut Asked) -> Resul
 
 /// Own machines come first, the rest is bought: other pools may start hosts, but buy nothing.
 fn buy(snapshot: &mut Snapshot, machine: &str, asked: &mut Asked) -> Result<(), QuestionError> {
-    let known = snapshot.pools.iter().flat_map(|pool| &pool.templates).find(|template| *template.name == *machine).cloned();
+    let known = snapshot
+        .pools
+        .iter()
+        .flat_map(|pool| &pool.templates)
+        .find(|template| *template.name == *machine)
+        .cloned();
     let mut pool = match known {
         Some(mut template) => {
             template.offerings = vec![muster_engine::snapshot::Offering::default()];

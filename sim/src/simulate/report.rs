@@ -102,7 +102,8 @@ pub(super) fn new_rows(plan: &Plan) -> Vec<NewRow> {
         };
         let on = muster_engine::plan::Target::New(u32::try_from(at).unwrap_or(u32::MAX));
         let pods = plan.placements.iter().filter(|placement| placement.on == on).count();
-        let same = |row: &&mut NewRow| row.pool == *new.pool && row.template == *new.template && row.place == place;
+        let same =
+            |row: &&mut NewRow| row.pool == *new.pool && row.template == *new.template && row.place == place;
         match rows.iter_mut().find(same) {
             Some(row) => {
                 row.count += 1;
@@ -145,13 +146,23 @@ impl Simulation {
         if !self.new_nodes.is_empty() {
             writeln!(out, "\n{}", paint("New nodes", "1"))?;
             let rows = self.new_nodes.iter().map(|row| {
-                vec![row.count.to_string(), row.pool.clone(), row.template.clone(), row.place.clone(), row.pods.to_string(), explain::price(row.price_per_hour_micros)]
+                vec![
+                    row.count.to_string(),
+                    row.pool.clone(),
+                    row.template.clone(),
+                    row.place.clone(),
+                    row.pods.to_string(),
+                    explain::price(row.price_per_hour_micros),
+                ]
             });
             table(out, &["COUNT", "POOL", "TEMPLATE", "PLACE", "PODS", "PRICE/H"], rows.collect())?;
         }
         if !self.removals.is_empty() {
             writeln!(out, "\n{}", paint("Nodes that can go", "1"))?;
-            let rows = self.removals.iter().map(|row| vec![row.node.clone(), row.pool.clone(), row.moves.to_string()]);
+            let rows = self
+                .removals
+                .iter()
+                .map(|row| vec![row.node.clone(), row.pool.clone(), row.moves.to_string()]);
             table(out, &["NODE", "POOL", "PODS MOVED"], rows.collect())?;
         }
         if !self.unplaced.is_empty() {
@@ -191,15 +202,24 @@ impl Simulation {
                 explain::price(totals.price_per_hour_micros),
             ]
         };
-        table(out, &["", "NODES", "PODS", "PENDING", "CPU", "MEMORY", "PRICE/H"], vec![row("before", &self.before), row("after", &self.after)])
+        table(
+            out,
+            &["", "NODES", "PODS", "PENDING", "CPU", "MEMORY", "PRICE/H"],
+            vec![row("before", &self.before), row("after", &self.after)],
+        )
     }
 
     fn bars(&self, out: &mut String, paint: &impl Fn(&str, &str) -> String) -> fmt::Result {
         if self.nodes_after.is_empty() && self.nodes_before.is_empty() {
             return Ok(());
         }
-        writeln!(out, "\n{}", paint("Packing (█ requested now, ▓ placed or moved by this plan, ░ free)", "1"))?;
-        let width = self.nodes_after.iter().map(|row| row.node.chars().count()).max().unwrap_or(4).clamp(4, 32);
+        writeln!(
+            out,
+            "\n{}",
+            paint("Packing (█ requested now, ▓ placed or moved by this plan, ░ free)", "1")
+        )?;
+        let width =
+            self.nodes_after.iter().map(|row| row.node.chars().count()).max().unwrap_or(4).clamp(4, 32);
         writeln!(out, "  {:<width$}   {:<22} {:<5} {:<22} {:<5} PODS", "NODE", "CPU", "", "MEMORY", "")?;
         for row in self.nodes_after.iter().take(MOST_ROWS) {
             let mark = match row.change {
@@ -214,7 +234,11 @@ impl Simulation {
             }
             let cpu = bar(row.parts.iter().map(|(cpu, _, moved)| (*cpu, *moved)));
             let memory = bar(row.parts.iter().map(|(_, memory, moved)| (*memory, *moved)));
-            writeln!(out, "{mark} {name:<width$}   {cpu}   {:>3} % {memory}   {:>3} % {}", row.cpu_percent, row.memory_percent, row.pods)?;
+            writeln!(
+                out,
+                "{mark} {name:<width$}   {cpu}   {:>3} % {memory}   {:>3} % {}",
+                row.cpu_percent, row.memory_percent, row.pods
+            )?;
         }
         if self.nodes_after.len() > MOST_ROWS {
             writeln!(out, "  … and {} more nodes", self.nodes_after.len() - MOST_ROWS)?;
@@ -224,7 +248,8 @@ impl Simulation {
 
     fn reading(&self, out: &mut String) -> fmt::Result {
         writeln!(out)?;
-        let kinds: Vec<String> = self.read.kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+        let kinds: Vec<String> =
+            self.read.kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
         for line in wrap(&format!("Read {} objects: {}.", self.read.objects, kinds.join(", ")), 100) {
             writeln!(out, "{line}")?;
         }
@@ -254,10 +279,13 @@ fn bar(parts: impl Iterator<Item = (i64, bool)>) -> String {
 }
 
 fn table(out: &mut String, head: &[&str], rows: Vec<Vec<String>>) -> fmt::Result {
-    let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).chain([head[at].chars().count()]).max().unwrap_or(0);
+    let width = |at: usize| {
+        rows.iter().map(|row| row[at].chars().count()).chain([head[at].chars().count()]).max().unwrap_or(0)
+    };
     let widths: Vec<usize> = (0..head.len()).map(width).collect();
     let line = |cells: Vec<&str>| {
-        let padded: Vec<String> = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let padded: Vec<String> =
+            cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
         format!("  {}", padded.join("  ")).trim_end().to_owned()
     };
     writeln!(out, "{}", line(head.to_vec()))?;

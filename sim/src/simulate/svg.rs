@@ -41,7 +41,8 @@ pub fn draw(title: &str, before: &[Packed], after: &[Packed]) -> String {
 
 fn column(out: &mut String, x: i64, title: &str, rows: &[Packed]) {
     let here = rows.iter().filter(|row| row.change != Change::Goes).count();
-    let _ = writeln!(out, "<text x=\"{x}\" y=\"{}\" font-weight=\"600\">{title}: {here} nodes</text>", TOP - 12);
+    let _ =
+        writeln!(out, "<text x=\"{x}\" y=\"{}\" font-weight=\"600\">{title}: {here} nodes</text>", TOP - 12);
     for (row, at) in rows.iter().take(MOST_ROWS).zip(0_i64..) {
         let y = TOP + ROW * at;
         let note = match row.change {
@@ -50,9 +51,22 @@ fn column(out: &mut String, x: i64, title: &str, rows: &[Packed]) {
             Change::Goes => " (goes)",
         };
         let name = shorten(&row.node, 20);
-        let _ = writeln!(out, "<g><title>{}: cpu {} %, memory {} %, {} pods</title>", escape(&row.node), row.cpu_percent, row.memory_percent, row.pods);
+        let _ = writeln!(
+            out,
+            "<g><title>{}: cpu {} %, memory {} %, {} pods</title>",
+            escape(&row.node),
+            row.cpu_percent,
+            row.memory_percent,
+            row.pods
+        );
         let _ = writeln!(out, "<text x=\"{x}\" y=\"{}\">{}{note}</text>", y + 12, escape(&name));
-        let _ = writeln!(out, "<text x=\"{x}\" y=\"{}\" class=\"q\" font-size=\"10\">{} · {} pods</text>", y + 24, escape(&shorten(&row.pool, 20)), row.pods);
+        let _ = writeln!(
+            out,
+            "<text x=\"{x}\" y=\"{}\" class=\"q\" font-size=\"10\">{} · {} pods</text>",
+            y + 24,
+            escape(&shorten(&row.pool, 20)),
+            row.pods
+        );
         let start = x + LEFT;
         if row.change != Change::Goes {
             bar(out, start, y + 2, row.parts.iter().map(|(cpu, _, moved)| (*cpu, *moved)), "c");
@@ -62,7 +76,8 @@ fn column(out: &mut String, x: i64, title: &str, rows: &[Packed]) {
     }
     if rows.len() > MOST_ROWS {
         let y = TOP + ROW * i64::try_from(MOST_ROWS).unwrap_or(0) + 14;
-        let _ = writeln!(out, "<text x=\"{x}\" y=\"{y}\" class=\"q\">and {} more</text>", rows.len() - MOST_ROWS);
+        let _ =
+            writeln!(out, "<text x=\"{x}\" y=\"{y}\" class=\"q\">and {} more</text>", rows.len() - MOST_ROWS);
     }
 }
 
@@ -75,7 +90,12 @@ fn bar(out: &mut String, x: i64, y: i64, parts: impl Iterator<Item = (i64, bool)
         at += thousandths;
         if to > from {
             let class = if moved { "n" } else { class };
-            let _ = writeln!(out, "<rect class=\"{class}\" x=\"{}\" y=\"{y}\" width=\"{}\" height=\"10\"/>", x + from, to - from);
+            let _ = writeln!(
+                out,
+                "<rect class=\"{class}\" x=\"{}\" y=\"{y}\" width=\"{}\" height=\"10\"/>",
+                x + from,
+                to - from
+            );
         }
     }
 }
