@@ -119,7 +119,7 @@ fn ops_u8_q21_removing_or_losing_a_machine_shows_where_its_pods_go() {
     for lost in ["n1", "node/n1", "r1"] {
         let failed = ask(&Question { fail: vec![lost.into()], ..Question::default() });
         assert_eq!(failed.plan.placements.len(), 1, "{lost}");
-        assert!(failed.summary.starts_with("1 pod lose their node."), "{}", failed.summary);
+        assert!(failed.summary.starts_with("1 pod loses its node."), "{}", failed.summary);
     }
     let both = ask(&Question { fail: vec!["n1".into(), "n2".into()], ..Question::default() });
     assert_eq!(both.before.nodes, 2);
@@ -137,7 +137,7 @@ fn fewer_machines_are_found_and_pass_the_audit() {
     let fewer = ask(&Question { consolidate: true, ..Question::default() });
     assert_eq!((fewer.removals.len(), fewer.after.nodes), (1, 1), "{}", fewer.summary);
     assert!(fewer.audit.is_empty(), "{:?}", fewer.audit);
-    assert!(fewer.summary.contains("Yes: 1 node could go, 1 would remain; 1 pod move."), "{}", fewer.summary);
+    assert!(fewer.summary.contains("Yes: 1 node could go, 1 would remain; 1 pod moves."), "{}", fewer.summary);
 }
 
 #[test]
