@@ -1,4 +1,5 @@
 //! A dump of a real cluster (kube-apiserver and kube-scheduler 1.36), exactly as `kubectl` printed it.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
 
 use std::{fs, path::PathBuf};
 
@@ -18,18 +19,23 @@ fn loaded() -> Loaded {
 #[test]
 fn every_object_of_the_dump_is_read() {
     let loaded = loaded();
-    let value: Value = serde_saphyr::from_str_with_options(&text(), serde_saphyr::options! { budget: None }).unwrap();
+    let value: Value =
+        serde_saphyr::from_str_with_options(&text(), serde_saphyr::options! { budget: None }).unwrap();
     let items = value["items"].as_array().unwrap().len();
     assert_eq!(loaded.kinds.values().sum::<usize>(), items);
     assert!(loaded.set_aside.is_empty(), "{:#?}", loaded.set_aside);
     let cluster = &loaded.snapshot.cluster;
-    assert_eq!((cluster.nodes.len(), cluster.pods.len(), cluster.daemon_sets.len(), cluster.budgets.len()), (20, 60, 1, 1));
+    assert_eq!(
+        (cluster.nodes.len(), cluster.pods.len(), cluster.daemon_sets.len(), cluster.budgets.len()),
+        (20, 60, 1, 1)
+    );
 }
 
 /// For every pod that waits, our verdict is word for word what the scheduler wrote into its status.
 #[test]
 fn verdicts_on_waiting_pods_equal_the_schedulers_messages() {
-    let value: Value = serde_saphyr::from_str_with_options(&text(), serde_saphyr::options! { budget: None }).unwrap();
+    let value: Value =
+        serde_saphyr::from_str_with_options(&text(), serde_saphyr::options! { budget: None }).unwrap();
     let loaded = loaded();
     let cluster = &loaded.snapshot.cluster;
     let mut world = World::new(&cluster.nodes, &cluster.namespaces, muster_engine::fit::Storage::default());
@@ -37,7 +43,10 @@ fn verdicts_on_waiting_pods_equal_the_schedulers_messages() {
     let mut compared = 0;
     for item in value["items"].as_array().unwrap().iter().filter(|item| item["kind"] == "Pod") {
         let conditions = item["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        let message = conditions.iter().find(|condition| condition["reason"] == "Unschedulable").and_then(|c| c["message"].as_str());
+        let message = conditions
+            .iter()
+            .find(|condition| condition["reason"] == "Unschedulable")
+            .and_then(|c| c["message"].as_str());
         let Some(message) = message else { continue };
         // What follows the first sentence is about preemption and device claims.
         let said = message.split(". ").next().unwrap();
@@ -58,6 +67,7 @@ fn questions_about_the_dump_are_answered() {
     let fewer = simulate(loaded(), &Question { consolidate: true, ..Question::default() }, &[]).unwrap();
     assert!(fewer.audit.is_empty(), "{:?}", fewer.audit);
     assert!(!fewer.removals.is_empty(), "{}", fewer.summary);
-    let failed = simulate(loaded(), &Question { fail: vec!["node-1".into()], ..Question::default() }, &[]).unwrap();
+    let failed =
+        simulate(loaded(), &Question { fail: vec!["node-1".into()], ..Question::default() }, &[]).unwrap();
     assert!(failed.audit.is_empty(), "{:?}", failed.audit);
 }

@@ -1,4 +1,5 @@
 //! What `muster simulate` reads and answers.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
 
 use std::{fs, path::PathBuf};
 
@@ -48,8 +49,8 @@ fn ask(question: &Question) -> Simulation {
     simulate(load(&[source(CLUSTER)], None), question, &[]).unwrap()
 }
 
-fn shape(count: u32, cpu: &str, memory: &str) -> Option<Add> {
-    Some(Add::Shape(Shape { count, cpu: Some(cpu.into()), memory: Some(memory.into()), ..Shape::default() }))
+fn shape(count: u32, cpu: &str, memory: &str) -> Add {
+    Add::Shape(Shape { count, cpu: Some(cpu.into()), memory: Some(memory.into()), ..Shape::default() })
 }
 
 #[test]
@@ -99,17 +100,20 @@ fn pools_are_inferred_from_the_labels_of_nodes_and_may_not_grow() {
 fn adding_pods_says_where_they_go_or_what_stops_them() {
     let now = ask(&Question::default());
     assert_eq!(now.question, "what would be done now?");
-    let fits = ask(&Question { add: shape(2, "2", "1Gi"), ..Question::default() });
+    let fits = ask(&Question { add: Some(shape(2, "2", "1Gi")), ..Question::default() });
     assert!(fits.summary.contains("no new machine is needed"), "{}", fits.summary);
-    let stuck = ask(&Question { add: shape(3, "2", "1Gi"), ..Question::default() });
+    let stuck = ask(&Question { add: Some(shape(3, "2", "1Gi")), ..Question::default() });
     assert_eq!((stuck.unplaced.len(), stuck.unplaced[0].pods), (1, 1));
     assert!(
         stuck.unplaced[0].headline.contains("pool web has 2 of at most 2 nodes"),
         "{}",
         stuck.unplaced[0].headline
     );
-    let raised =
-        ask(&Question { add: shape(3, "2", "1Gi"), set: vec!["web.max=3".into()], ..Question::default() });
+    let raised = ask(&Question {
+        add: Some(shape(3, "2", "1Gi")),
+        set: vec!["web.max=3".into()],
+        ..Question::default()
+    });
     assert_eq!((raised.plan.new_nodes.len(), raised.unplaced.len()), (1, 0));
     assert!(raised.audit.is_empty(), "{:?}", raised.audit);
 }
@@ -137,13 +141,20 @@ fn fewer_machines_are_found_and_pass_the_audit() {
     let fewer = ask(&Question { consolidate: true, ..Question::default() });
     assert_eq!((fewer.removals.len(), fewer.after.nodes), (1, 1), "{}", fewer.summary);
     assert!(fewer.audit.is_empty(), "{:?}", fewer.audit);
-    assert!(fewer.summary.contains("Yes: 1 node could go, 1 would remain; 1 pod moves."), "{}", fewer.summary);
+    assert!(
+        fewer.summary.contains("Yes: 1 node could go, 1 would remain; 1 pod moves."),
+        "{}",
+        fewer.summary
+    );
 }
 
 #[test]
 fn buying_counts_machines() {
-    let question =
-        Question { add: shape(20, "2", "2Gi"), buy: Some("cpu=8,memory=32Gi".into()), ..Question::default() };
+    let question = Question {
+        add: Some(shape(20, "2", "2Gi")),
+        buy: Some("cpu=8,memory=32Gi".into()),
+        ..Question::default()
+    };
     let bought = ask(&question);
     // Two pods fit what is there, eighteen need 36 cpu in machines of 8.
     assert_eq!(bought.plan.new_nodes.len(), 5, "{}", bought.summary);
@@ -172,26 +183,29 @@ fn wrong_flags_say_what_is_right() {
     }
     check(Question { set: vec!["web.max".into()], ..Question::default() }, "POOL.max=N");
     check(Question { set: vec!["wob.max=3".into()], ..Question::default() }, "(web)");
-    check(Question { add: shape(1, "much", "1Gi"), ..Question::default() }, "--cpu is \"much\"");
+    check(Question { add: Some(shape(1, "much", "1Gi")), ..Question::default() }, "--cpu is \"much\"");
     check(Question { buy: Some("cpu=8".into()), ..Question::default() }, "needs memory");
     check(Question { pools: vec!["x:cpu=8,memory=lots".into()], ..Question::default() }, "not an amount");
 }
 
 #[test]
 fn the_text_is_plain_off_a_terminal_and_says_that_nothing_was_changed() {
-    let answer = ask(&Question { add: shape(3, "2", "1Gi"), ..Question::default() });
+    let answer = ask(&Question { add: Some(shape(3, "2", "1Gi")), ..Question::default() });
     let text = answer.text(Colour::No);
     assert!(!text.contains('\u{1b}'));
     assert!(text.ends_with("This was a simulation: nothing was changed.\n"));
     assert!(answer.text(Colour::Yes).contains('\u{1b}'));
-    assert_eq!(text, ask(&Question { add: shape(3, "2", "1Gi"), ..Question::default() }).text(Colour::No));
+    assert_eq!(
+        text,
+        ask(&Question { add: Some(shape(3, "2", "1Gi")), ..Question::default() }).text(Colour::No)
+    );
     let json: serde_json::Value = serde_json::to_value(&answer).unwrap();
     assert_eq!((&json["format"], &json["nothingChanged"]), (&"muster-simulation/1".into(), &true.into()));
 }
 
 #[test]
 fn the_picture_is_well_formed() {
-    let answer = ask(&Question { add: shape(3, "2", "1Gi"), ..Question::default() });
+    let answer = ask(&Question { add: Some(shape(3, "2", "1Gi")), ..Question::default() });
     let picture = draw("a < b & c", &answer.nodes_before, &answer.nodes_after);
     assert!(picture.starts_with("<svg xmlns=") && picture.ends_with("</svg>\n"));
     assert!(picture.contains("a &lt; b &amp; c"));
@@ -202,7 +216,7 @@ fn the_picture_is_well_formed() {
 /// Fields of the JSON are documented; a new one needs a line in the reference.
 #[test]
 fn every_field_of_the_answer_is_documented() {
-    let answer = ask(&Question { add: shape(3, "2", "1Gi"), consolidate: true, ..Question::default() });
+    let answer = ask(&Question { add: Some(shape(3, "2", "1Gi")), consolidate: true, ..Question::default() });
     let value = serde_json::to_value(&answer).unwrap();
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/simulate.md");
     let reference = fs::read_to_string(path).unwrap();

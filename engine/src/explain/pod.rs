@@ -72,19 +72,12 @@ fn placed(scene: &Scene<'_>, pod: &Pod, on: &Target) -> PodAnswer {
     let (node, text, next) = match on {
         Target::Node(name) => {
             let member = scene.snapshot.members.get(name);
-            match member.map(|member| member.state) {
-                Some(MemberState::Upcoming { expected }) => {
-                    let text = format!("will run on node {name}, which is on its way");
-                    (
-                        name.clone(),
-                        text,
-                        Next { at: Some(expected), text: format!("node {name} is expected") },
-                    )
-                }
-                _ => {
-                    let text = format!("fits node {name}, which is there");
-                    (name.clone(), text, Next { at: None, text: "the scheduler binds it".to_owned() })
-                }
+            if let Some(MemberState::Upcoming { expected }) = member.map(|member| member.state) {
+                let text = format!("will run on node {name}, which is on its way");
+                (name.clone(), text, Next { at: Some(expected), text: format!("node {name} is expected") })
+            } else {
+                let text = format!("fits node {name}, which is there");
+                (name.clone(), text, Next { at: None, text: "the scheduler binds it".to_owned() })
             }
         }
         Target::New(at) => {
@@ -138,7 +131,7 @@ fn unplaced(scene: &Scene<'_>, pod: &Pod) -> PodAnswer {
     for close in &all {
         match close.matches {
             Match::NoMatch => {
-                fixes.extend(fix::for_refusal(scene, close.candidate, &close.judgement, pod, alike))
+                fixes.extend(fix::for_refusal(scene, close.candidate, &close.judgement, pod, alike));
             }
             Match::Unavailable => {
                 let machines = alike.div_ceil(fix::per_machine(&close.judgement, pod));
@@ -191,13 +184,12 @@ fn judged<'c>(
     }
     let limits = limits::all(scene, candidate, 1);
     let object = format!("nodepools/{}", pool.name);
-    let (matches, cause) = match limits.first() {
-        Some(limit) => (Match::Unavailable, limit.cause.clone()),
-        None => {
-            let cause =
-                Cause::new(Code::Competition, object, "spec").found("a machine that would do", "one more");
-            (Match::Available, cause.saying("would take it; others come first"))
-        }
+    let (matches, cause) = if let Some(limit) = limits.first() {
+        (Match::Unavailable, limit.cause.clone())
+    } else {
+        let cause =
+            Cause::new(Code::Competition, object, "spec").found("a machine that would do", "one more");
+        (Match::Available, cause.saying("would take it; others come first"))
     };
     Closest { candidate, judgement, cause, matches, limits }
 }
