@@ -77,7 +77,7 @@ impl<'s> Explainer<'s> {
         let among: std::collections::BTreeSet<&PodKey> = among.iter().collect();
         let same = pods.iter().filter(|other| {
             other.metadata.namespace == found.metadata.namespace
-                && other.spec == found.spec
+                && pod::same_spec(&other.spec, &found.spec)
                 && among.contains(&other.key())
         });
         same.map(muster_model::k8s::Pod::key).collect()

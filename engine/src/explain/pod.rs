@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_model::k8s::Pod;
+use muster_model::k8s::{Pod, PodSpec, VolumeSource};
 
 use super::{
     Cause, Code, Fix, HostRow, Match, Next, NodeTally, PodAnswer, PoolRow, conflict,
@@ -322,12 +322,25 @@ fn rank(fixes: &mut Vec<Fix>, cause: Option<&Cause>) {
     fixes.dedup_by(|a, b| a.object == b.object && a.patch == b.patch);
 }
 
+/// Whether two specs decide alike. Volumes that do not (service account tokens and the like) have names
+/// that differ from pod to pod.
+pub(super) fn same_spec(left: &PodSpec, right: &PodSpec) -> bool {
+    if std::ptr::eq(left, right) || left == right {
+        return true;
+    }
+    let plain = |spec: &PodSpec| {
+        let volumes = spec.volumes.iter().filter(|volume| volume.source != VolumeSource::Other);
+        PodSpec { volumes: volumes.cloned().collect(), ..spec.clone() }
+    };
+    left.containers == right.containers && plain(left) == plain(right)
+}
+
 /// Pods without a place that are the same in everything that decides.
 fn alike(scene: &Scene<'_>, pod: &Pod) -> u32 {
     let out: std::collections::BTreeSet<_> = scene.plan.unplaced.iter().collect();
     let same = |other: &&Pod| {
         other.metadata.namespace == pod.metadata.namespace
-            && other.spec == pod.spec
+            && same_spec(&other.spec, &pod.spec)
             && (other.metadata.name == pod.metadata.name || out.contains(&other.key()))
     };
     limits::count(scene.snapshot.cluster.pods.iter().filter(same).count()).max(1)
