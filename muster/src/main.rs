@@ -26,7 +26,7 @@ enum Command {
     Serve(serve::Args),
     /// Read and verify the audit log
     Audit(audit::Args),
-    Simulate(simulate::Args),
+    Simulate(Box<simulate::Args>),
     #[command(flatten)]
     Client(cli::Command),
 }

@@ -119,14 +119,11 @@ fn answer(args: &Args) -> Result<String, Failed> {
     {
         return scenario_report(path);
     }
-    let loaded = match &args.scenario {
-        Some(path) => {
-            simulate::Loaded { snapshot: scenario_snapshot(path)?.1, ..simulate::Loaded::default() }
-        }
-        None => {
-            let sources: Result<Vec<Source>, Failed> = args.files.iter().map(read).collect();
-            simulate::load(&sources?, args.now)
-        }
+    let loaded = if let Some(path) = &args.scenario {
+        simulate::Loaded { snapshot: scenario_snapshot(path)?.1, ..simulate::Loaded::default() }
+    } else {
+        let sources: Result<Vec<Source>, Failed> = args.files.iter().map(read).collect();
+        simulate::load(&sources?, args.now)
     };
     let question = question(args)?;
     let usage = |error: simulate::QuestionError| Failed(USAGE, error.to_string());

@@ -1,4 +1,5 @@
 //! The questions that people could not get answered elsewhere, one fixture each.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 

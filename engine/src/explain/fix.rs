@@ -231,12 +231,11 @@ impl Change {
             let key = unmet.field.strip_prefix("spec.nodeSelector.")?.to_owned();
             let found = node.metadata.labels.text(&key).map(str::to_owned);
             let spec = Arc::make_mut(&mut self.pod.spec);
-            match &found {
-                Some(value) => spec.node_selector.insert(&key, value.as_str().into()),
-                None => {
-                    let kept = spec.node_selector.iter().filter(|(name, _)| **name != *key);
-                    spec.node_selector = kept.map(|(name, value)| (name, value.clone())).collect();
-                }
+            if let Some(value) = &found {
+                spec.node_selector.insert(&key, value.as_str().into());
+            } else {
+                let kept = spec.node_selector.iter().filter(|(name, _)| **name != *key);
+                spec.node_selector = kept.map(|(name, value)| (name, value.clone())).collect();
             }
             let text = match &found {
                 Some(value) => format!("set {key}={value} in the pod's nodeSelector"),

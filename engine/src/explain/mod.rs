@@ -77,7 +77,7 @@ impl<'s> Explainer<'s> {
         let among: std::collections::BTreeSet<&PodKey> = among.iter().collect();
         let same = pods.iter().filter(|other| {
             other.metadata.namespace == found.metadata.namespace
-                && other.spec == found.spec
+                && pod::same_spec(&other.spec, &found.spec)
                 && among.contains(&other.key())
         });
         same.map(muster_model::k8s::Pod::key).collect()
@@ -117,12 +117,11 @@ impl<'s> Explainer<'s> {
         let mut found = pods.iter().filter(|pod| *pod.metadata.name == *name);
         let first = found.next()?;
         let inside = |pod: &&muster_model::k8s::Pod| &*pod.metadata.namespace == "default";
-        match found.next() {
-            None => Some(pod::explain(&self.scene, first)),
-            Some(_) => {
-                let all = pods.iter().filter(|pod| *pod.metadata.name == *name);
-                Some(pod::explain(&self.scene, all.into_iter().find(inside)?))
-            }
+        if found.next().is_none() {
+            Some(pod::explain(&self.scene, first))
+        } else {
+            let all = pods.iter().filter(|pod| *pod.metadata.name == *name);
+            Some(pod::explain(&self.scene, all.into_iter().find(inside)?))
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_model::k8s::Pod;
+use muster_model::k8s::{Pod, PodSpec, VolumeSource};
 
 use super::{
     Cause, Code, Fix, HostRow, Match, Next, NodeTally, PodAnswer, PoolRow, conflict,
@@ -72,19 +72,12 @@ fn placed(scene: &Scene<'_>, pod: &Pod, on: &Target) -> PodAnswer {
     let (node, text, next) = match on {
         Target::Node(name) => {
             let member = scene.snapshot.members.get(name);
-            match member.map(|member| member.state) {
-                Some(MemberState::Upcoming { expected }) => {
-                    let text = format!("will run on node {name}, which is on its way");
-                    (
-                        name.clone(),
-                        text,
-                        Next { at: Some(expected), text: format!("node {name} is expected") },
-                    )
-                }
-                _ => {
-                    let text = format!("fits node {name}, which is there");
-                    (name.clone(), text, Next { at: None, text: "the scheduler binds it".to_owned() })
-                }
+            if let Some(MemberState::Upcoming { expected }) = member.map(|member| member.state) {
+                let text = format!("will run on node {name}, which is on its way");
+                (name.clone(), text, Next { at: Some(expected), text: format!("node {name} is expected") })
+            } else {
+                let text = format!("fits node {name}, which is there");
+                (name.clone(), text, Next { at: None, text: "the scheduler binds it".to_owned() })
             }
         }
         Target::New(at) => {
@@ -138,7 +131,7 @@ fn unplaced(scene: &Scene<'_>, pod: &Pod) -> PodAnswer {
     for close in &all {
         match close.matches {
             Match::NoMatch => {
-                fixes.extend(fix::for_refusal(scene, close.candidate, &close.judgement, pod, alike))
+                fixes.extend(fix::for_refusal(scene, close.candidate, &close.judgement, pod, alike));
             }
             Match::Unavailable => {
                 let machines = alike.div_ceil(fix::per_machine(&close.judgement, pod));
@@ -191,13 +184,12 @@ fn judged<'c>(
     }
     let limits = limits::all(scene, candidate, 1);
     let object = format!("nodepools/{}", pool.name);
-    let (matches, cause) = match limits.first() {
-        Some(limit) => (Match::Unavailable, limit.cause.clone()),
-        None => {
-            let cause =
-                Cause::new(Code::Competition, object, "spec").found("a machine that would do", "one more");
-            (Match::Available, cause.saying("would take it; others come first"))
-        }
+    let (matches, cause) = if let Some(limit) = limits.first() {
+        (Match::Unavailable, limit.cause.clone())
+    } else {
+        let cause =
+            Cause::new(Code::Competition, object, "spec").found("a machine that would do", "one more");
+        (Match::Available, cause.saying("would take it; others come first"))
     };
     Closest { candidate, judgement, cause, matches, limits }
 }
@@ -330,12 +322,25 @@ fn rank(fixes: &mut Vec<Fix>, cause: Option<&Cause>) {
     fixes.dedup_by(|a, b| a.object == b.object && a.patch == b.patch);
 }
 
+/// Whether two specs decide alike. Volumes that do not (service account tokens and the like) have names
+/// that differ from pod to pod.
+pub(super) fn same_spec(left: &PodSpec, right: &PodSpec) -> bool {
+    if std::ptr::eq(left, right) || left == right {
+        return true;
+    }
+    let plain = |spec: &PodSpec| {
+        let volumes = spec.volumes.iter().filter(|volume| volume.source != VolumeSource::Other);
+        PodSpec { volumes: volumes.cloned().collect(), ..spec.clone() }
+    };
+    left.containers == right.containers && plain(left) == plain(right)
+}
+
 /// Pods without a place that are the same in everything that decides.
 fn alike(scene: &Scene<'_>, pod: &Pod) -> u32 {
     let out: std::collections::BTreeSet<_> = scene.plan.unplaced.iter().collect();
     let same = |other: &&Pod| {
         other.metadata.namespace == pod.metadata.namespace
-            && other.spec == pod.spec
+            && same_spec(&other.spec, &pod.spec)
             && (other.metadata.name == pod.metadata.name || out.contains(&other.key()))
     };
     limits::count(scene.snapshot.cluster.pods.iter().filter(same).count()).max(1)

@@ -111,7 +111,9 @@ pub fn reference() -> String {
          | Code | Said about | Meaning |\n|---|---|---|\n",
     );
     for code in Code::ALL {
-        text.push_str(&format!("| `{}` | {} | {} |\n", code.name(), code.about(), code.meaning()));
+        for part in ["| `", code.name(), "` | ", code.about(), " | ", code.meaning(), " |\n"] {
+            text.push_str(part);
+        }
     }
     text
 }

@@ -315,6 +315,7 @@ pub struct NewNodeCause {
 /// Any of the answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "about")]
+#[allow(clippy::large_enum_variant, reason = "answers come one at a time")]
 pub enum Answer {
     Pod(Box<PodAnswer>),
     Node(Box<NodeAnswer>),

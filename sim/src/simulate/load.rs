@@ -124,7 +124,7 @@ fn take(
     }
     match kind {
         "Node" => {
-            cluster.nodes.push(named(document, read(document, "Node")?, |node: &k8s::Node| &node.metadata)?)
+            cluster.nodes.push(named(document, read(document, "Node")?, |node: &k8s::Node| &node.metadata)?);
         }
         "Pod" => cluster.pods.push(named(document, read(document, "Pod")?, |pod: &k8s::Pod| &pod.metadata)?),
         "Namespace" => cluster.namespaces.push(read(document, "Namespace")?),

@@ -162,7 +162,8 @@ fn summary(
     let mut text = Vec::new();
     let waiting = snapshot.cluster.pods.iter().filter(|pod| pod.is_pending()).count();
     if asked.displaced > 0 {
-        text.push(format!("{} lose their node.", plural(asked.displaced, "pod")));
+        let lose = if asked.displaced == 1 { "loses its node" } else { "lose their node" };
+        text.push(format!("{} {lose}.", plural(asked.displaced, "pod")));
     }
     let placed = simulation.plan.placements.len();
     let on_old = simulation.plan.placements.iter().filter(|p| matches!(p.on, plan::Target::Node(_))).count();
@@ -180,8 +181,10 @@ fn summary(
             placed - on_old,
             plural(simulation.plan.new_nodes.len(), "new node")
         )),
+        (1, 0) => text.push("The waiting pod finds no place.".to_owned()),
+        (all, 0) => text.push(format!("None of the {all} waiting pods finds a place.")),
         (all, placed) => text.push(format!(
-            "{placed} of {all} waiting pods find a place, {} on {}; {} do not.",
+            "{placed} of {all} waiting pods find a place, {} of them on {}; {} do not.",
             placed - on_old,
             plural(simulation.plan.new_nodes.len(), "new node"),
             all - placed
@@ -201,10 +204,14 @@ fn summary(
                     .to_owned(),
             ),
             gone => text.push(format!(
-                "Yes: {} could go, {} would remain; {} move.",
+                "Yes: {} could go, {} would remain; {}.",
                 plural(gone, "node"),
                 after.nodes,
-                plural(simulation.removals.iter().map(|row| row.moves).sum(), "pod")
+                match simulation.removals.iter().map(|row| row.moves).sum() {
+                    0 => "no pod has to move".to_owned(),
+                    1 => "1 pod moves".to_owned(),
+                    pods => format!("{pods} pods move"),
+                }
             )),
         }
     }

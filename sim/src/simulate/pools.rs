@@ -389,18 +389,17 @@ pub(super) fn attach(pools: &mut [Pool], mut read: ReadHost, hosts: &mut Vec<Hos
         .templates
         .iter()
         .find(|template| template.name.starts_with("host-") && template.node.same_shape(&node));
-    let name: Arc<str> = match known {
-        Some(template) => template.name.clone(),
-        None => {
-            let name: Arc<str> = format!("host-{}", read.host.name).into();
-            pool.templates.push(Template {
-                name: name.clone(),
-                node: Arc::new(node),
-                csi: None,
-                offerings: Vec::new(),
-            });
-            name
-        }
+    let name: Arc<str> = if let Some(template) = known {
+        template.name.clone()
+    } else {
+        let name: Arc<str> = format!("host-{}", read.host.name).into();
+        pool.templates.push(Template {
+            name: name.clone(),
+            node: Arc::new(node),
+            csi: None,
+            offerings: Vec::new(),
+        });
+        name
     };
     read.host.template = name;
     hosts.push(read.host);
@@ -473,7 +472,7 @@ pub(super) fn from_flag(text: &str) -> Result<Pool, String> {
             "zone" => offering.zone = Some(value.into()),
             "price" => {
                 offering.price =
-                    price(value).ok_or_else(|| format!("price of pool {name} is {value:?}, not a number"))?
+                    price(value).ok_or_else(|| format!("price of pool {name} is {value:?}, not a number"))?;
             }
             "taint" => {
                 let (pair, effect) = value.rsplit_once(':').unwrap_or((value, "NoSchedule"));

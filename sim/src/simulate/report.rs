@@ -168,7 +168,8 @@ impl Simulation {
         if !self.unplaced.is_empty() {
             writeln!(out, "\n{}", paint("Pods without a place", "1;31"))?;
             for row in self.unplaced.iter().take(MOST_ROWS) {
-                writeln!(out, "  {} pods: {}", row.pods, row.headline)?;
+                let pods = if row.pods == 1 { "pod" } else { "pods" };
+                writeln!(out, "  {} {pods}: {}", row.pods, row.headline)?;
                 if let Some(fix) = &row.fix {
                     writeln!(out, "    would help: {}", fix.text)?;
                     writeln!(out, "    patch {}: {}", fix.object, fix.patch)?;
