@@ -4,6 +4,8 @@
 
 pub mod admit;
 pub mod audit;
+pub mod down;
+pub mod explain;
 pub mod fit;
 pub mod lifecycle;
 pub mod plan;

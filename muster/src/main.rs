@@ -7,6 +7,7 @@ mod config;
 mod logs;
 mod output;
 mod serve;
+mod simulate;
 
 use std::{process::ExitCode, sync::Arc};
 
@@ -25,6 +26,7 @@ enum Command {
     Serve(serve::Args),
     /// Read and verify the audit log
     Audit(audit::Args),
+    Simulate(simulate::Args),
     #[command(flatten)]
     Client(cli::Command),
 }
@@ -36,6 +38,9 @@ fn main() -> ExitCode {
     let result = match Cli::parse_from(cli::reorder(std::env::args_os())).command {
         Command::Serve(args) => serve::main(args),
         Command::Audit(args) => audit::main(&args),
+        Command::Simulate(args) => {
+            Ok(simulate::run(&args, &mut std::io::stdout().lock(), &mut std::io::stderr().lock()).into())
+        }
         Command::Client(command) => client(command),
     };
     match result {

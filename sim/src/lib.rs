@@ -3,3 +3,4 @@
 pub mod bench_engine;
 pub mod conformance;
 pub mod scenario;
+pub mod simulate;

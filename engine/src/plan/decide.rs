@@ -14,7 +14,7 @@ use super::{
     types::{NewNode, Placement, Plan, Source, Target},
 };
 use crate::{
-    admit,
+    admit, down,
     snapshot::{MemberState, Snapshot},
     solve,
 };
@@ -161,6 +161,7 @@ impl<'a> Scene<'a> {
             let members = snapshot.members.values().filter(|member| member.pool == pool.name);
             let staying = members.filter(|member| member.state != MemberState::Leaving).count() as u32;
             let wanted = pool.fixed.map_or(pool.min, |fixed| fixed.max(pool.min));
+            let wanted = if down::step(snapshot, pool).is_some() { wanted.max(staying + 1) } else { wanted };
             for _ in staying..wanted {
                 let mut best: Option<(i64, i64, usize)> = None;
                 for (at, way) in ways.list.iter().enumerate().filter(|(_, way)| way.pool == index) {

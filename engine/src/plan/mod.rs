@@ -5,10 +5,10 @@
     reason = "ids are u32 by design; a snapshot with 2^32 pods does not fit in memory"
 )]
 
-mod classes;
+pub(crate) mod classes;
 mod decide;
 mod explain;
-mod hash;
+pub(crate) mod hash;
 mod offers;
 mod soft;
 mod targets;

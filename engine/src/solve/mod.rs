@@ -30,7 +30,7 @@ pub use state::Refusal;
 use catalog::{Catalog, Stock};
 use finish::Draft;
 use rules::Rules;
-use state::State;
+pub(crate) use state::State;
 
 /// Solves the problem. Every step of the answer was accepted by the exact rules, in order, with all
 /// machines present from the start.

@@ -114,7 +114,9 @@ pub struct BitTable {
 
 impl BitTable {
     pub fn new(rows: usize, columns: usize) -> Self {
-        Self { columns: columns.div_ceil(64), words: vec![0; rows * columns.div_ceil(64)] }
+        // At least one word per row: a table without columns may be asked too, and says no.
+        let columns = columns.div_ceil(64).max(1);
+        Self { columns, words: vec![0; rows * columns] }
     }
 
     pub fn set(&mut self, row: u32, column: u32) {

@@ -1,6 +1,8 @@
 //! The exact state of a placement under way: free amounts, counts per domain, and the scheduler's verdict
 //! on one more pod.
 
+mod undo;
+
 use super::problem::{NO_DOMAIN, Problem, fits, has_bit};
 
 /// Targets are numbered through: first the nodes of the problem, then new machines.

@@ -86,6 +86,13 @@ impl Annotations {
         self.0.iter().map(|(key, value)| (key, &**value))
     }
 
+    /// Sets one, if it is of those that are kept.
+    pub fn insert(&mut self, key: &str, value: Box<str>) {
+        if Self::keeps(key) {
+            self.0.insert(key, value);
+        }
+    }
+
     fn keeps(key: &str) -> bool {
         let domain = key.split_once('/').map_or("", |(domain, _)| domain);
         KEPT_KEYS.contains(&key) || KEPT_DOMAINS.iter().any(|kept| domain.ends_with(kept))

@@ -102,14 +102,14 @@ pub(super) fn select(options: &Options) -> Vec<Result<Case, String>> {
         }
         found.into_iter().map(Ok).collect()
     };
-    options.cases.iter().flat_map(wanted).collect()
+    options.cases.iter().filter(|name| !super::down::knows(name)).flat_map(wanted).collect()
 }
 
 fn fixtures() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures")
 }
 
-fn file(name: &str) -> Result<Snapshot, String> {
+pub(super) fn file(name: &str) -> Result<Snapshot, String> {
     let path = fixtures().join(format!("scenarios/{name}.json"));
     let bytes = std::fs::read(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     scenario::load(&bytes).map_err(|error| format!("{}: {error}", path.display()))

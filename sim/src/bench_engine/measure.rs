@@ -102,14 +102,14 @@ pub(super) fn millis(work: impl FnOnce()) -> f64 {
 }
 
 /// Processor time of this thread so far.
-fn cpu_millis() -> f64 {
+pub(super) fn cpu_millis() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos: f64 = text.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0.0);
     nanos / 1e6
 }
 
 /// Peak resident memory of this process.
-fn max_rss_kb() -> u64 {
+pub(super) fn max_rss_kb() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|line| line.split_whitespace().next()).and_then(|number| number.parse().ok()).unwrap_or(0)

@@ -13,6 +13,7 @@
 pub mod bound;
 mod cases;
 mod dlrm;
+mod down;
 mod measure;
 mod table;
 
@@ -76,6 +77,13 @@ pub fn run(args: impl Iterator<Item = String>) -> ExitCode {
                 let _ = writeln!(std::io::stderr(), "{text}");
                 return ExitCode::from(1);
             }
+        }
+    }
+    match down::run(&options) {
+        Ok(more) => outcomes.extend(more),
+        Err(text) => {
+            let _ = writeln!(std::io::stderr(), "{text}");
+            return ExitCode::from(1);
         }
     }
     let text = if options.json {

@@ -1,0 +1,381 @@
+//! What pools allow: sizes, marks, headroom, triggers, and the breaker for times of trouble.
+
+use std::collections::BTreeMap;
+
+use muster_model::{Timestamp, k8s::Node};
+
+use super::{
+    ground::{Ground, Seat, amount, is_ready},
+    report::Blocker,
+};
+use crate::{
+    fit::Amounts,
+    plan::Plan,
+    snapshot::{MemberState, Mode, Pool, Snapshot, Trigger},
+    solve::State,
+};
+
+/// So many nodes may be unready before a share of them counts.
+const UNREADY_IN_CLUSTER: u32 = 3;
+const UNREADY_IN_RACK: u32 = 1;
+/// Above this share of unready nodes nothing is removed: the view of the cluster is not to be trusted.
+const UNREADY_PERCENT: u32 = 45;
+
+/// Nodes that are not ready among those that should be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Unready {
+    pub(crate) unready: u32,
+    pub(crate) total: u32,
+}
+
+impl Unready {
+    fn count(&mut self, unready: bool) {
+        self.total += 1;
+        self.unready += u32::from(unready);
+    }
+
+    /// Whether so much is wrong that nothing may be removed.
+    fn is_too_much(self, tolerated: u32) -> bool {
+        self.unready > tolerated
+            && u64::from(self.unready) * 100 > u64::from(self.total) * u64::from(UNREADY_PERCENT)
+    }
+}
+
+/// One pool while nodes are taken out of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Tally<'a> {
+    pub(crate) pool: &'a Pool,
+    /// Nodes that stay.
+    pub(crate) staying: u32,
+    /// How many must go because a person lowered the size.
+    pub(crate) surplus: u32,
+    pub(crate) removed: u32,
+    /// Nodes that the plan adds.
+    pub(crate) added: u32,
+    /// Creation of the youngest node and of the second youngest.
+    newest: [Option<Timestamp>; 2],
+    unready: Unready,
+    /// By lane, over the nodes that stay.
+    pub(crate) allocatable: Vec<i64>,
+    pub(crate) used: Vec<i64>,
+    /// Headroom by name: required, and held by nodes that stay if no lane has it.
+    headroom: Vec<(Box<str>, i64, Option<usize>, i64)>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Pools<'a> {
+    pub(crate) tallies: Vec<Tally<'a>>,
+    /// Pool of every seat.
+    pub(crate) of: Vec<Option<u32>>,
+    cluster: Unready,
+    racks: BTreeMap<&'a str, Unready>,
+    cpu: Option<usize>,
+    memory: Option<usize>,
+}
+
+impl<'a> Pools<'a> {
+    pub(crate) fn new(ground: &Ground<'a>, state: &State<'_>, plan: &Plan) -> Self {
+        let snapshot = ground.snapshot;
+        let lane = |name: &str| ground.lanes.iter().position(|lane| **lane == *name);
+        let mut tallies: Vec<Tally<'a>> =
+            snapshot.pools.iter().map(|pool| tally(pool, plan, ground)).collect();
+        let by_name: BTreeMap<&str, u32> = snapshot.pools.iter().map(|pool| &*pool.name).zip(0..).collect();
+        let racks_of: BTreeMap<&str, &str> =
+            snapshot.hosts.iter().filter_map(|host| Some((&*host.name, host.rack.as_deref()?))).collect();
+        let mut pools = Self {
+            of: Vec::with_capacity(ground.seats.len()),
+            cluster: Unready::default(),
+            racks: BTreeMap::new(),
+            cpu: lane("cpu"),
+            memory: lane("memory"),
+            tallies: Vec::new(),
+        };
+        for (at, seat) in ground.seats.iter().enumerate() {
+            let pool = seat.member.and_then(|member| by_name.get(&*member.pool)).copied();
+            pools.of.push(pool);
+            if seat.index.is_none() {
+                continue;
+            }
+            let upcoming =
+                seat.member.is_some_and(|member| matches!(member.state, MemberState::Upcoming { .. }));
+            let unready = is_unready(snapshot, seat.node);
+            if !upcoming {
+                pools.cluster.count(unready);
+                let host = seat.member.and_then(|member| member.host.as_deref());
+                if let Some(rack) = host.and_then(|host| racks_of.get(host)) {
+                    pools.racks.entry(rack).or_default().count(unready);
+                }
+            }
+            let Some(pool) = pool else { continue };
+            let tally = &mut tallies[pool as usize];
+            if !upcoming {
+                tally.unready.count(unready);
+            }
+            if let Some(created) = seat.node.metadata.creation_timestamp {
+                tally.saw(created);
+            }
+            if seat.member.is_some_and(|member| member.state == MemberState::Leaving) {
+                continue;
+            }
+            for (lane, capacity) in seat.capacity.iter().enumerate() {
+                tally.allocatable[lane] += capacity;
+                tally.used[lane] += capacity - state.room(at)[lane];
+            }
+            tally.hold(seat.node, 1);
+        }
+        for member in snapshot.members.values().filter(|member| member.state != MemberState::Leaving) {
+            if let Some(&pool) = by_name.get(&*member.pool) {
+                tallies[pool as usize].staying += 1;
+            }
+        }
+        for tally in &mut tallies {
+            let most = tally.pool.fixed.unwrap_or(tally.pool.max);
+            tally.surplus = tally.staying.saturating_sub(most);
+        }
+        pools.tallies = tallies;
+        pools
+    }
+
+    /// The breaker, if it is open for a node of the pool and rack.
+    pub(crate) fn breaker(&self, pool: Option<u32>, rack: Option<&str>) -> Option<Blocker> {
+        let open = |scope: String, seen: Unready, tolerated| {
+            seen.is_too_much(tolerated).then_some(Blocker::TooManyUnready {
+                scope,
+                unready: seen.unready,
+                total: seen.total,
+            })
+        };
+        let in_pool = pool.map(|pool| &self.tallies[pool as usize]);
+        let in_rack = rack.and_then(|rack| Some((rack, *self.racks.get(rack)?)));
+        open("the cluster".to_owned(), self.cluster, UNREADY_IN_CLUSTER)
+            .or_else(|| {
+                in_pool.and_then(|t| open(format!("pool {}", t.pool.name), t.unready, UNREADY_IN_CLUSTER))
+            })
+            .or_else(|| in_rack.and_then(|(rack, seen)| open(format!("rack {rack}"), seen, UNREADY_IN_RACK)))
+    }
+
+    /// What the pool says against losing the node if its pods moved so: marks and headroom.
+    pub(crate) fn tight(
+        &self,
+        ground: &Ground<'a>,
+        state: &State<'_>,
+        node: u32,
+        moves: &[(u32, u32)],
+    ) -> Vec<Blocker> {
+        let mut found = Vec::new();
+        if self.tallies.iter().all(|tally| !tally.has_marks()) {
+            return found;
+        }
+        let own = self.of[node as usize];
+        for (pool, used) in self.used_deltas(ground, state, node, moves) {
+            if self.tallies[pool as usize].has_marks() {
+                let mut tally = self.tallies[pool as usize].clone();
+                tally.shift(&used, (Some(pool) == own).then_some(&ground.seats[node as usize]));
+                found.extend(tally.above_mark(self.cpu, self.memory));
+                found.extend(tally.below_headroom());
+            }
+        }
+        found
+    }
+
+    /// Takes the node out and lets its pods count where they went. Call before the state is changed back.
+    pub(crate) fn remove(&mut self, ground: &Ground<'a>, state: &State<'_>, node: u32, moves: &[(u32, u32)]) {
+        let own = self.of[node as usize];
+        for (pool, used) in self.used_deltas(ground, state, node, moves) {
+            let seat = (Some(pool) == own).then_some(&ground.seats[node as usize]);
+            self.tallies[pool as usize].shift(&used, seat);
+        }
+        if let Some(pool) = own {
+            let tally = &mut self.tallies[pool as usize];
+            tally.removed += 1;
+            tally.staying = tally.staying.saturating_sub(1);
+        }
+    }
+
+    /// How the used amounts of pools change. In `state` the pods have been lifted off the node, so that what
+    /// is still missing there is what its daemons use.
+    fn used_deltas(
+        &self,
+        ground: &Ground<'a>,
+        state: &State<'_>,
+        node: u32,
+        moves: &[(u32, u32)],
+    ) -> BTreeMap<u32, Vec<i64>> {
+        let lanes = ground.lanes.len();
+        let mut deltas: BTreeMap<u32, Vec<i64>> = BTreeMap::new();
+        let own = self.of[node as usize];
+        for &(guest, to) in moves {
+            let request = &ground.problem.classes[ground.guests[guest as usize].class as usize].request;
+            for (pool, sign) in [(own, -1), (self.of[to as usize], 1)] {
+                if let Some(pool) = pool {
+                    let used = deltas.entry(pool).or_insert_with(|| vec![0; lanes]);
+                    for (used, want) in used.iter_mut().zip(request) {
+                        *used += sign * want;
+                    }
+                }
+            }
+        }
+        if let Some(pool) = own {
+            let used = deltas.entry(pool).or_insert_with(|| vec![0; lanes]);
+            let room = state.room(node as usize);
+            for ((used, capacity), room) in
+                used.iter_mut().zip(&ground.seats[node as usize].capacity).zip(room)
+            {
+                *used -= capacity - room;
+            }
+        }
+        deltas
+    }
+}
+
+fn tally<'a>(pool: &'a Pool, plan: &Plan, ground: &Ground<'_>) -> Tally<'a> {
+    let lanes = ground.lanes.len();
+    let required = Amounts::capacity(&pool.headroom);
+    let headroom = pool.headroom.iter().map(|(name, _)| {
+        (name.into(), amount(name, &required), ground.lanes.iter().position(|lane| **lane == *name), 0)
+    });
+    Tally {
+        pool,
+        staying: 0,
+        surplus: 0,
+        removed: 0,
+        added: plan.new_nodes.iter().filter(|new| new.pool == pool.name).count() as u32,
+        newest: [None; 2],
+        unready: Unready::default(),
+        allocatable: vec![0; lanes],
+        used: vec![0; lanes],
+        headroom: headroom.collect(),
+    }
+}
+
+fn is_unready(snapshot: &Snapshot, node: &Node) -> bool {
+    let state = snapshot.members.get(node.name()).map(|member| member.state);
+    state == Some(MemberState::Unready) || !is_ready(node)
+}
+
+impl Tally<'_> {
+    fn saw(&mut self, created: Timestamp) {
+        let [first, second] = self.newest;
+        if first.is_none_or(|first| created > first) {
+            self.newest = [Some(created), first];
+        } else if second.is_none_or(|second| created > second) {
+            self.newest[1] = Some(created);
+        }
+    }
+
+    fn hold(&mut self, node: &Node, sign: i64) {
+        for (name, _, lane, held) in &mut self.headroom {
+            if lane.is_none() {
+                let quantity = node.status.allocatable.get(name).copied().unwrap_or_default();
+                *held += sign * if &**name == "cpu" { quantity.milli() } else { quantity.value() };
+            }
+        }
+    }
+
+    /// Changes used amounts, and takes a node out.
+    fn shift(&mut self, used: &[i64], gone: Option<&Seat<'_>>) {
+        for (sum, delta) in self.used.iter_mut().zip(used) {
+            *sum += delta;
+        }
+        if let Some(seat) = gone {
+            for (sum, capacity) in self.allocatable.iter_mut().zip(&seat.capacity) {
+                *sum -= capacity;
+            }
+            self.hold(seat.node, -1);
+        }
+    }
+
+    fn has_marks(&self) -> bool {
+        let demand = &self.pool.demand;
+        demand.target_cpu_percent.is_some()
+            || demand.target_memory_percent.is_some()
+            || !self.headroom.is_empty()
+    }
+
+    /// The least number of nodes to keep.
+    pub(crate) fn floor(&self) -> u32 {
+        self.pool.fixed.map_or(self.pool.min, |fixed| fixed.max(self.pool.min))
+    }
+
+    pub(crate) fn at_minimum(&self) -> impl Iterator<Item = Blocker> + use<> {
+        let (pool, nodes) = (self.pool.name.to_string(), self.staying);
+        let fixed = self.pool.fixed.filter(|size| nodes <= *size);
+        let fixed = fixed.map(|size| Blocker::FixedSize { pool: pool.clone(), nodes, size });
+        let min = self.pool.min;
+        let least = (nodes <= min).then_some(Blocker::Minimum { pool, nodes, min });
+        fixed.into_iter().chain(least)
+    }
+
+    pub(crate) fn frozen(&self) -> Option<Blocker> {
+        (self.pool.mode == Mode::Frozen).then(|| Blocker::Frozen { pool: self.pool.name.to_string() })
+    }
+
+    pub(crate) fn growing(&self) -> Option<Blocker> {
+        (self.added > 0).then(|| Blocker::Growing { pool: self.pool.name.to_string(), nodes: self.added })
+    }
+
+    /// A pool with a trigger shrinks only when the trigger says so.
+    pub(crate) fn trigger(&self) -> Option<Blocker> {
+        let state = self.pool.demand.trigger.filter(|state| *state != Trigger::Down)?;
+        Some(Blocker::Trigger { pool: self.pool.name.to_string(), state })
+    }
+
+    /// The rest after the pool grew; the node itself is not counted, it has an age of its own.
+    pub(crate) fn cooldown(&self, own: Option<Timestamp>, now: Timestamp) -> Option<Blocker> {
+        let required = self.pool.demand.scale_down_delay;
+        let [first, second] = self.newest;
+        let since = if own.is_some() && own == first { second } else { first }?;
+        let until = since.saturating_add(required);
+        (now < until).then(|| Blocker::Cooldown { pool: self.pool.name.to_string(), since, required, until })
+    }
+
+    fn above_mark(&self, cpu: Option<usize>, memory: Option<usize>) -> Option<Blocker> {
+        let demand = &self.pool.demand;
+        let marks =
+            [(cpu, "cpu", demand.target_cpu_percent), (memory, "memory", demand.target_memory_percent)];
+        marks.into_iter().find_map(|(lane, resource, mark)| {
+            let (lane, mark) = (lane?, mark?);
+            let (used, allocatable) = (self.used[lane], self.allocatable[lane]);
+            let above = i128::from(used) * 100 > i128::from(allocatable) * i128::from(mark);
+            above.then(|| Blocker::HighMark {
+                pool: self.pool.name.to_string(),
+                resource: resource.into(),
+                used,
+                allocatable,
+                mark,
+            })
+        })
+    }
+
+    fn below_headroom(&self) -> Option<Blocker> {
+        self.headroom.iter().find_map(|(resource, required, lane, held)| {
+            let left = lane.map_or(*held, |lane| self.allocatable[lane] - self.used[lane]);
+            (left < *required).then(|| Blocker::Headroom {
+                pool: self.pool.name.to_string(),
+                resource: resource.clone(),
+                left,
+                required: *required,
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_breaker_opens_on_many_and_much() {
+        #[track_caller]
+        fn check(unready: u32, total: u32, tolerated: u32, expected: bool) {
+            assert_eq!(Unready { unready, total }.is_too_much(tolerated), expected, "{unready} of {total}");
+        }
+        check(0, 0, 3, false);
+        check(3, 3, 3, false); // few
+        check(4, 9, 3, false); // 44 %
+        check(4, 8, 3, true);
+        check(45, 100, 3, false); // exactly the share
+        check(46, 100, 3, true);
+        check(2, 4, 1, true); // half a rack
+    }
+}

@@ -1,0 +1,72 @@
+//! Growth without pending pods: a trigger that asks for it, or a pool above its high mark for long enough.
+//!
+//! The order of reasons is pending pods, then triggers, then marks. A step is one node; pending pods use the
+//! same node, so that they are not counted twice, and a pool whose last step is still on its way waits.
+
+use muster_model::{Duration, Timestamp};
+use serde::Serialize;
+
+use super::usage::Share;
+use crate::{
+    fit::{Amounts, requests},
+    snapshot::{MemberState, Pool, Snapshot, Trigger},
+};
+
+/// Why a pool grows by one node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "reason")]
+pub enum Step {
+    /// The pool's trigger asks for growth.
+    Trigger,
+    /// Requests have been above the high mark for the whole delay.
+    HighMark { share: Share, mark: u32, since: Timestamp, required: Duration },
+}
+
+/// The step that a pool asks for now, beside what pending pods need.
+pub fn step(snapshot: &Snapshot, pool: &Pool) -> Option<Step> {
+    let demand = &pool.demand;
+    let high = demand.target_cpu_percent.is_some() || demand.target_memory_percent.is_some();
+    if pool.fixed.is_some() || (demand.trigger != Some(Trigger::Up) && !(high && demand.high_since.is_some()))
+    {
+        return None;
+    }
+    let mut members = snapshot.members.values().filter(|member| member.pool == pool.name);
+    if members.any(|member| matches!(member.state, MemberState::Upcoming { .. })) {
+        return None;
+    }
+    if demand.trigger == Some(Trigger::Up) {
+        return Some(Step::Trigger);
+    }
+    let since = demand.high_since?;
+    if snapshot.now.since(since) < demand.scale_up_delay {
+        return None;
+    }
+    let [cpu, memory] = shares(snapshot, pool);
+    let marks = [(cpu, demand.target_cpu_percent), (memory, demand.target_memory_percent)];
+    marks.into_iter().find_map(|(share, mark)| {
+        let mark = mark?;
+        let above = i128::from(share.used) * 100 > i128::from(share.allocatable) * i128::from(mark);
+        above.then_some(Step::HighMark { share, mark, since, required: demand.scale_up_delay })
+    })
+}
+
+/// What the pods on a pool's nodes ask for of cpu and memory, against what the nodes hold.
+fn shares(snapshot: &Snapshot, pool: &Pool) -> [Share; 2] {
+    let ours = |node: &str| {
+        let member = snapshot.members.get(node);
+        member.is_some_and(|member| member.pool == pool.name && member.state != MemberState::Leaving)
+    };
+    let (mut used, mut whole) = (Amounts::default(), Amounts::default());
+    for node in snapshot.cluster.nodes.iter().filter(|node| ours(node.name())) {
+        whole.add(&Amounts::capacity(&node.status.allocatable));
+    }
+    for pod in snapshot.cluster.pods.iter().filter(|pod| !pod.is_finished()) {
+        if pod.spec.node_name.as_deref().is_some_and(ours) {
+            used.add(&requests::of_bound(pod));
+        }
+    }
+    [
+        Share { resource: "cpu".into(), used: used.milli_cpu, allocatable: whole.milli_cpu },
+        Share { resource: "memory".into(), used: used.memory, allocatable: whole.memory },
+    ]
+}

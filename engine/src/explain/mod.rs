@@ -1,0 +1,164 @@
+//! Why: for every pod, node, host and pool of a snapshot and its plan.
+//!
+//! Pure functions that return typed answers; [`text::render`] turns them into words. An answer is never
+//! empty, what is not known is said to be unknown, and equal input gives equal text. Nothing is taken from
+//! the planner's fast path: causes come from the exact filters, the limits of the snapshot and the audit,
+//! so that an explanation cannot repeat a mistake of the planner. Deliberately absent: history. What only
+//! the journal knows (when a loop last ran, why a node that is gone was removed) is not answered here.
+
+mod amount;
+mod conflict;
+mod constraint;
+mod fix;
+mod hosts;
+mod limits;
+mod node;
+mod pod;
+mod pool;
+mod reason;
+mod scene;
+mod templates;
+pub mod text;
+mod types;
+
+pub use amount::{price, say, watts};
+pub use reason::{Code, reference};
+pub use templates::{field_annotation, learned_annotation, learned_at_annotation, source_annotation};
+pub use types::{
+    Answer, BudgetView, Cause, Conflict, Fix, HostAnswer, HostRow, Match, Move, NewNodeCause, Next,
+    NodeAnswer, NodeTally, PatchKind, PodAnswer, PoolAnswer, PoolRow, Requirement, TemplateField,
+    TemplateView, Usage,
+};
+
+use muster_model::k8s::PodKey;
+
+use crate::{plan::Plan, snapshot::Snapshot};
+use scene::Scene;
+
+/// The longest first line, in characters: it fits a terminal and an event.
+pub const LONGEST_LINE: usize = 120;
+/// Names offered when one is not found.
+const MOST_NEAR: usize = 5;
+
+/// Everything that can be asked about one snapshot and one plan for it.
+#[derive(Debug)]
+pub struct Explainer<'s> {
+    scene: Scene<'s>,
+}
+
+impl<'s> Explainer<'s> {
+    pub fn new(snapshot: &'s Snapshot, plan: &'s Plan) -> Self {
+        Self { scene: Scene::new(snapshot, plan) }
+    }
+
+    /// Why the pod has the place it has, or none.
+    pub fn pod(&self, pod: &PodKey) -> Option<PodAnswer> {
+        let found = self.scene.snapshot.cluster.pods.iter().find(|other| other.key() == *pod)?;
+        Some(pod::explain(&self.scene, found))
+    }
+
+    /// Why the node stays or goes, or comes.
+    pub fn node(&self, node: &str) -> Option<NodeAnswer> {
+        node::explain(&self.scene, node).or_else(|| node::explain_new(&self.scene, node))
+    }
+
+    pub fn host(&self, host: &str) -> Option<HostAnswer> {
+        Some(pool::explain_host(&self.scene, self.scene.snapshot.host(host)?))
+    }
+
+    pub fn pool(&self, pool: &str) -> Option<PoolAnswer> {
+        Some(pool::explain(&self.scene, self.scene.snapshot.pool(pool)?))
+    }
+
+    /// Those of `among` that are the same as `pod` in everything that decides.
+    pub fn alike(&self, pod: &PodKey, among: &[PodKey]) -> Vec<PodKey> {
+        let pods = &self.scene.snapshot.cluster.pods;
+        let Some(found) = pods.iter().find(|other| other.key() == *pod) else { return Vec::new() };
+        let among: std::collections::BTreeSet<&PodKey> = among.iter().collect();
+        let same = pods.iter().filter(|other| {
+            other.metadata.namespace == found.metadata.namespace
+                && other.spec == found.spec
+                && among.contains(&other.key())
+        });
+        same.map(muster_model::k8s::Pod::key).collect()
+    }
+
+    /// Answers about whatever has that name: `pod/ns/name`, `node/n1`, `host/h1`, `pool/p`, or a bare name,
+    /// which is looked for among pods, nodes, pools and hosts in that order.
+    pub fn ask(&self, name: &str) -> Answer {
+        let (kind, rest) = match name.split_once('/') {
+            Some((kind, rest)) if is_kind(kind) => (Some(kind.trim_end_matches('s')), rest),
+            _ => (None, name),
+        };
+        let wants = |wanted: &str| {
+            kind.is_none_or(|kind| {
+                kind == wanted
+                    || (kind == "nodepool" && wanted == "pool")
+                    || (kind == "baremetalnode" && wanted == "host")
+            })
+        };
+        let pod = wants("pod").then(|| self.pod_named(rest)).flatten();
+        let pod = pod.map(|answer| Answer::Pod(Box::new(answer)));
+        let node =
+            || wants("node").then(|| self.node(rest)).flatten().map(|answer| Answer::Node(Box::new(answer)));
+        let pool =
+            || wants("pool").then(|| self.pool(rest)).flatten().map(|answer| Answer::Pool(Box::new(answer)));
+        let host =
+            || wants("host").then(|| self.host(rest)).flatten().map(|answer| Answer::Host(Box::new(answer)));
+        pod.or_else(node).or_else(pool).or_else(host).unwrap_or_else(|| self.unknown(name, rest))
+    }
+
+    /// `namespace/name`, or a name alone: in `default`, else wherever there is exactly one.
+    fn pod_named(&self, name: &str) -> Option<PodAnswer> {
+        if let Some((namespace, name)) = name.split_once('/') {
+            return self.pod(&PodKey { namespace: namespace.into(), name: name.into() });
+        }
+        let pods = &self.scene.snapshot.cluster.pods;
+        let mut found = pods.iter().filter(|pod| *pod.metadata.name == *name);
+        let first = found.next()?;
+        let inside = |pod: &&muster_model::k8s::Pod| &*pod.metadata.namespace == "default";
+        match found.next() {
+            None => Some(pod::explain(&self.scene, first)),
+            Some(_) => {
+                let all = pods.iter().filter(|pod| *pod.metadata.name == *name);
+                Some(pod::explain(&self.scene, all.into_iter().find(inside)?))
+            }
+        }
+    }
+
+    fn unknown(&self, name: &str, rest: &str) -> Answer {
+        let snapshot = self.scene.snapshot;
+        let pods = snapshot.cluster.pods.iter().map(|pod| format!("pod/{}", pod.key()));
+        let nodes = snapshot.cluster.nodes.iter().map(|node| format!("node/{}", node.name()));
+        let pools = snapshot.pools.iter().map(|pool| format!("pool/{}", pool.name));
+        let hosts = snapshot.hosts.iter().map(|host| format!("host/{}", host.name));
+        let part = rest.rsplit('/').next().unwrap_or(rest);
+        let stem = part.get(..part.len().div_ceil(2)).unwrap_or(part);
+        let near: Vec<String> = pods
+            .chain(nodes)
+            .chain(pools)
+            .chain(hosts)
+            .filter(|other| other.contains(stem))
+            .take(MOST_NEAR)
+            .collect();
+        let text = format!("{name} is neither a pod nor a node, pool or host of what was given");
+        let cause =
+            Cause::new(Code::Unknown, name, "metadata.name").found("nothing", name).saying(text.clone());
+        Answer::Unknown { name: name.to_owned(), headline: one_line(&text), cause, near }
+    }
+}
+
+fn is_kind(text: &str) -> bool {
+    let words = ["pod", "node", "pool", "host", "nodepool", "baremetalnode"];
+    words.contains(&text.trim_end_matches('s'))
+}
+
+/// Cuts a line to the longest length, at a character, with an ellipsis.
+fn one_line(text: &str) -> String {
+    if text.chars().count() <= LONGEST_LINE {
+        return text.to_owned();
+    }
+    let mut cut: String = text.chars().take(LONGEST_LINE - 1).collect();
+    cut.push('…');
+    cut
+}

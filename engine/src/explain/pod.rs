@@ -1,0 +1,457 @@
+//! Why a pod has the place it has, or none.
+
+use std::collections::BTreeMap;
+
+use muster_model::k8s::Pod;
+
+use super::{
+    Cause, Code, Fix, HostRow, Match, Next, NodeTally, PodAnswer, PoolRow, conflict,
+    constraint::{self, Machine},
+    fix,
+    hosts::refusal,
+    limits::{self, Limit},
+    one_line,
+    scene::{Candidate, Judgement, Scene, judge},
+    templates,
+};
+use crate::{
+    fit::{Cycle, Plugin},
+    plan::{Source, Target},
+    snapshot::MemberState,
+};
+
+/// Answers for a pod of the snapshot.
+pub(super) fn explain(scene: &Scene<'_>, pod: &Pod) -> PodAnswer {
+    let object = format!("pods/{}", pod.key());
+    if let Some(node) = pod.spec.node_name.as_deref().filter(|_| !pod.is_finished()) {
+        let cause = Cause::new(Code::Running, object, "spec.nodeName").found(node, node);
+        return short(scene, pod, cause.saying(format!("runs on node {node}")));
+    }
+    if pod.is_finished() {
+        let cause =
+            Cause::new(Code::Finished, object, "status.phase").found(format!("{:?}", pod.status.phase), "");
+        return short(scene, pod, cause.saying("has finished and holds nothing any more"));
+    }
+    if pod.is_terminating() {
+        let cause = Cause::new(Code::Terminating, object, "metadata.deletionTimestamp");
+        return short(scene, pod, cause.saying("is being deleted; nobody looks for a node for it"));
+    }
+    if let Some(gate) = pod.spec.scheduling_gates.first() {
+        let cause = Cause::new(Code::Gated, object, "spec.schedulingGates").found(&*gate.name, "no gate");
+        return short(
+            scene,
+            pod,
+            cause.saying(format!("waits for scheduling gate {} to be removed", gate.name)),
+        );
+    }
+    match scene.plan.placements.iter().find(|placement| placement.pod == pod.key()) {
+        Some(placement) => placed(scene, pod, &placement.on),
+        None => unplaced(scene, pod),
+    }
+}
+
+fn short(scene: &Scene<'_>, pod: &Pod, cause: Cause) -> PodAnswer {
+    PodAnswer {
+        pod: pod.key(),
+        headline: one_line(&format!("{} {}", pod.key(), cause.text)),
+        node: pod.spec.node_name.as_deref().map(Into::into),
+        alike: 1,
+        pools: Vec::new(),
+        hosts: Vec::new(),
+        nodes: Vec::new(),
+        conflict: None,
+        fixes: Vec::new(),
+        next: Vec::new(),
+        evaluated: scene.snapshot.now,
+        cause,
+    }
+}
+
+fn placed(scene: &Scene<'_>, pod: &Pod, on: &Target) -> PodAnswer {
+    let object = format!("pods/{}", pod.key());
+    let (node, text, next) = match on {
+        Target::Node(name) => {
+            let member = scene.snapshot.members.get(name);
+            match member.map(|member| member.state) {
+                Some(MemberState::Upcoming { expected }) => {
+                    let text = format!("will run on node {name}, which is on its way");
+                    (
+                        name.clone(),
+                        text,
+                        Next { at: Some(expected), text: format!("node {name} is expected") },
+                    )
+                }
+                _ => {
+                    let text = format!("fits node {name}, which is there");
+                    (name.clone(), text, Next { at: None, text: "the scheduler binds it".to_owned() })
+                }
+            }
+        }
+        Target::New(at) => {
+            let Some(new) = scene.plan.new_nodes.get(*at as usize) else {
+                return unplaced(scene, pod);
+            };
+            let text = format!("will run on a new node {} of pool {} ({})", new.name, new.pool, new.template);
+            let next = match &new.source {
+                Source::Host { host } => {
+                    let wake = scene.snapshot.host(host).map(|host| host.wake_time).unwrap_or_default();
+                    let at = scene.snapshot.now.saturating_add(wake);
+                    Next { at: Some(at), text: format!("host {host} is started and takes about {wake}") }
+                }
+                Source::Bought { zone, .. } => {
+                    let place = zone.as_ref().map_or_else(String::new, |zone| format!(" in {zone}"));
+                    Next { at: None, text: format!("a {} is asked for{place}", new.template) }
+                }
+            };
+            (new.name.clone(), text, next)
+        }
+    };
+    let cause = Cause::new(Code::Fits, object, "spec").found(format!("node {node}"), "a node").saying(text);
+    PodAnswer { node: Some(node), next: vec![next], ..short(scene, pod, cause) }
+}
+
+/// The machine of a pool that comes closest, and what stops it.
+struct Closest<'c> {
+    candidate: &'c Candidate,
+    judgement: Judgement,
+    cause: Cause,
+    matches: Match,
+    limits: Vec<Limit>,
+}
+
+fn unplaced(scene: &Scene<'_>, pod: &Pod) -> PodAnswer {
+    let alike = alike(scene, pod);
+    let mut world = scene.world();
+    let nodes = tally(&world, pod);
+    let mut pools = Vec::new();
+    let mut all: Vec<Closest<'_>> = Vec::new();
+    for (index, pool) in scene.snapshot.pools.iter().enumerate() {
+        let mine = scene.candidates.iter().filter(|candidate| candidate.pool == index);
+        let judged: Vec<Closest<'_>> =
+            mine.map(|candidate| judged(scene, &mut world, candidate, pod)).collect();
+        let best = judged.into_iter().min_by_key(distance);
+        pools.push(row(scene, pool, best.as_ref()));
+        all.extend(best);
+    }
+    let conflict = conflict::find(pod);
+    let mut fixes: Vec<Fix> = Vec::new();
+    for close in &all {
+        match close.matches {
+            Match::NoMatch => {
+                fixes.extend(fix::for_refusal(scene, close.candidate, &close.judgement, pod, alike))
+            }
+            Match::Unavailable => {
+                let machines = alike.div_ceil(fix::per_machine(&close.judgement, pod));
+                let wanted = limits::all(scene, close.candidate, machines);
+                fixes.extend(fix::for_limits(&wanted, alike));
+                fixes.extend(fix::for_held_hosts(scene, close.candidate, &close.limits, alike));
+            }
+            Match::Available => {}
+        }
+    }
+    if let Some(conflict) = &conflict {
+        let sides = [&conflict.left.field, &conflict.right.field];
+        fixes.extend(sides.into_iter().filter_map(|field| fix::for_conflict(scene, pod, field, alike)));
+    }
+    all.sort_by_key(distance);
+    rank(&mut fixes, all.first().map(|close| &close.cause));
+    let cause = root(scene, pod, conflict.as_ref(), all.first(), &nodes);
+    let next = next(scene, &all);
+    PodAnswer {
+        headline: headline(scene, pod, &cause, alike),
+        alike,
+        pools,
+        hosts: host_rows(scene, &all),
+        nodes,
+        conflict,
+        fixes,
+        next,
+        ..short(scene, pod, cause)
+    }
+}
+
+fn judged<'c>(
+    scene: &'c Scene<'_>,
+    world: &mut crate::fit::World<'c>,
+    candidate: &'c Candidate,
+    pod: &'c Pod,
+) -> Closest<'c> {
+    let judgement = judge(world, candidate, pod);
+    let (pool, template) = (scene.pool_of(candidate), scene.template_of(candidate));
+    let machine = Machine {
+        node: &candidate.node,
+        name: format!("{}/{}", pool.name, template.name),
+        taken_by: "daemons",
+    };
+    if let Some(mut cause) = constraint::of_judgement(pod, &machine, &judgement, world) {
+        if let Some(stale) = templates::stale(scene, template) {
+            cause.text = format!("{}; {stale}", cause.text);
+        }
+        return Closest { candidate, judgement, cause, matches: Match::NoMatch, limits: Vec::new() };
+    }
+    let limits = limits::all(scene, candidate, 1);
+    let object = format!("nodepools/{}", pool.name);
+    let (matches, cause) = match limits.first() {
+        Some(limit) => (Match::Unavailable, limit.cause.clone()),
+        None => {
+            let cause =
+                Cause::new(Code::Competition, object, "spec").found("a machine that would do", "one more");
+            (Match::Available, cause.saying("would take it; others come first"))
+        }
+    };
+    Closest { candidate, judgement, cause, matches, limits }
+}
+
+/// Smaller is closer to taking the pod: can be had, then matches, then fails late and in few things.
+fn distance(close: &Closest<'_>) -> (u8, usize, usize, i64) {
+    let matches = match close.matches {
+        Match::Available => 0,
+        Match::Unavailable => 1,
+        Match::NoMatch => 2,
+    };
+    let late = close.judgement.first.as_ref().map_or(0, |first| match first.plugin {
+        Plugin::NodeResourcesFit => 0,
+        plugin => 1 + Plugin::ORDER.iter().rev().position(|other| *other == plugin).unwrap_or(0),
+    });
+    let count = close.judgement.all.len().max(close.limits.len());
+    // Of two machines that are too small the larger is closer.
+    let room = -(close.judgement.capacity.memory >> 20) - close.judgement.capacity.milli_cpu;
+    (matches, count, late, if close.matches == Match::NoMatch { room } else { 0 })
+}
+
+fn row(scene: &Scene<'_>, pool: &crate::snapshot::Pool, best: Option<&Closest<'_>>) -> PoolRow {
+    let object = format!("nodepools/{}", pool.name);
+    let nodes = limits::members(scene.snapshot, pool);
+    let max = (pool.max != u32::MAX).then_some(pool.max);
+    let Some(close) = best else {
+        let cause = Cause::new(Code::TemplateUnknown, object, "spec.template")
+            .found("unknown", "cpu and memory of a node")
+            .saying(format!("nobody knows what a node of pool {} looks like; set spec.template", pool.name));
+        return PoolRow {
+            pool: pool.name.clone(),
+            template: None,
+            matches: Match::NoMatch,
+            cause,
+            nodes,
+            max,
+            would_make: None,
+        };
+    };
+    PoolRow {
+        pool: pool.name.clone(),
+        template: Some(scene.template_of(close.candidate).name.clone()),
+        matches: close.matches,
+        cause: close.cause.clone(),
+        nodes,
+        max,
+        would_make: (nodes == 0).then(|| templates::view(scene, close.candidate)),
+    }
+}
+
+fn root(
+    scene: &Scene<'_>,
+    pod: &Pod,
+    conflict: Option<&super::Conflict>,
+    best: Option<&Closest<'_>>,
+    nodes: &[NodeTally],
+) -> Cause {
+    let object = format!("pods/{}", pod.key());
+    if let Some(conflict) = conflict {
+        return Cause::new(Code::Contradiction, object, &conflict.left.field)
+            .found(&conflict.left.text, &conflict.right.text)
+            .saying(format!(
+                "{} contradicts {}: no node can satisfy both",
+                conflict.left.text, conflict.right.text
+            ));
+    }
+    if let Some(group) = scene.snapshot.groups.iter().find(|group| group.pods.contains(&pod.key()))
+        && best.is_some_and(|close| close.matches == Match::Available)
+    {
+        return Cause::new(Code::GroupIncomplete, object, "spec.schedulingGroup")
+            .found(format!("fewer than {}", group.min), format!("{} pods", group.min))
+            .saying(format!(
+                "group {} needs {} pods at once, and not all of them find a place",
+                group.name, group.min
+            ));
+    }
+    match best {
+        Some(close) => close.cause.clone(),
+        None if scene.snapshot.pools.is_empty() => {
+            let most = nodes.first().map_or_else(String::new, |tally| format!(": {}", tally.text));
+            Cause::new(Code::NoPools, object, "spec").found("no pool", "a pool").saying(format!(
+                "no pool could make a node, and none of the {} nodes takes it{most}",
+                scene.snapshot.cluster.nodes.len()
+            ))
+        }
+        None => {
+            let pool = &scene.snapshot.pools[0];
+            Cause::new(Code::TemplateUnknown, format!("nodepools/{}", pool.name), "spec.template")
+                .found("unknown", "cpu and memory of a node")
+                .saying(format!(
+                    "nobody knows what a node of pool {} looks like; set spec.template",
+                    pool.name
+                ))
+        }
+    }
+}
+
+fn headline(scene: &Scene<'_>, pod: &Pod, cause: &Cause, alike: u32) -> String {
+    let others = if alike > 1 { format!(" (and {} alike)", alike - 1) } else { String::new() };
+    let pool = match cause.code {
+        Code::LabelMissing
+        | Code::LabelDiffers
+        | Code::TaintNotTolerated
+        | Code::Volume
+        | Code::Spread
+        | Code::Affinity
+        | Code::AntiAffinity
+        | Code::PortTaken
+            if scene.snapshot.pools.len() == 1 =>
+        {
+            format!("pool {}: ", scene.snapshot.pools[0].name)
+        }
+        _ => String::new(),
+    };
+    one_line(&format!("{}{others}: {pool}{}", pod.key(), cause.text))
+}
+
+/// The fix for the closest machine first, then by the number of pods it helps and by name.
+fn rank(fixes: &mut Vec<Fix>, cause: Option<&Cause>) {
+    let near = |fix: &Fix| cause.is_some_and(|cause| cause.object == fix.object && cause.field == fix.field);
+    fixes.sort_by(|a, b| {
+        let size = |fix: &Fix| fix.patch.to_string().len();
+        (std::cmp::Reverse(a.helps), !near(a), size(a), &a.object).cmp(&(
+            std::cmp::Reverse(b.helps),
+            !near(b),
+            size(b),
+            &b.object,
+        ))
+    });
+    fixes.dedup_by(|a, b| a.object == b.object && a.patch == b.patch);
+}
+
+/// Pods without a place that are the same in everything that decides.
+fn alike(scene: &Scene<'_>, pod: &Pod) -> u32 {
+    let out: std::collections::BTreeSet<_> = scene.plan.unplaced.iter().collect();
+    let same = |other: &&Pod| {
+        other.metadata.namespace == pod.metadata.namespace
+            && other.spec == pod.spec
+            && (other.metadata.name == pod.metadata.name || out.contains(&other.key()))
+    };
+    limits::count(scene.snapshot.cluster.pods.iter().filter(same).count()).max(1)
+}
+
+/// Refusals of the nodes that are there, by cause.
+fn tally<'w>(world: &crate::fit::World<'w>, pod: &'w Pod) -> Vec<NodeTally> {
+    let cycle = Cycle::new(world, pod);
+    let mut found: BTreeMap<(Code, String), (u32, String)> = BTreeMap::new();
+    for index in world.present() {
+        let state = world.node(index);
+        let Some(refused) = cycle.refusal(index) else { continue };
+        let machine =
+            Machine { node: state.node, name: format!("node {}", state.node.name()), taken_by: "its pods" };
+        let cause = constraint::explain(
+            pod,
+            &machine,
+            refused.plugin,
+            &refused.rejection,
+            &state.capacity,
+            &state.used,
+            world,
+        );
+        let text = match cause.code {
+            Code::ResourceShort => {
+                format!("too little {}", cause.field.rsplit("requests.").next().unwrap_or("room"))
+            }
+            Code::TooManyPods => "as many pods as they may have".to_owned(),
+            _ => cause.text,
+        };
+        let entry = found.entry((cause.code, text)).or_insert_with(|| (0, state.node.name().to_owned()));
+        entry.0 += 1;
+    }
+    let mut rows: Vec<NodeTally> = found
+        .into_iter()
+        .map(|((code, text), (nodes, example))| NodeTally { code, text, nodes, example })
+        .collect();
+    rows.sort_by(|a, b| b.nodes.cmp(&a.nodes).then_with(|| a.text.cmp(&b.text)));
+    rows
+}
+
+/// Every host of a pool that was considered: what keeps it, or that its shape does not do.
+fn host_rows(scene: &Scene<'_>, all: &[Closest<'_>]) -> Vec<HostRow> {
+    let fits = |host: &crate::snapshot::Host| {
+        all.iter().find(|close| scene.pool_of(close.candidate).name == host.pool)
+    };
+    let mut rows: Vec<HostRow> = scene
+        .snapshot
+        .hosts
+        .iter()
+        .map(|host| {
+            let object = format!("baremetalnodes/{}", host.name);
+            let close = fits(host);
+            let shape = close.filter(|close| close.matches == Match::NoMatch);
+            let cause = refusal(scene.snapshot, host)
+                .or_else(|| {
+                    limits::starts(scene, host).then(|| {
+                        Cause::new(Code::HostStarts, &object, "spec.pool")
+                            .saying(format!("host {} is started for other pods", host.name))
+                    })
+                })
+                .or_else(|| {
+                    let close = shape?;
+                    let text = format!("its node would not do: {}", close.cause.text);
+                    Some(
+                        Cause::new(Code::HostShape, &object, &close.cause.field)
+                            .found(&close.cause.observed, &close.cause.required)
+                            .saying(text),
+                    )
+                })
+                .unwrap_or_else(|| {
+                    let why = close.map_or_else(
+                        || "its pool is not planned".to_owned(),
+                        |close| close.cause.text.clone(),
+                    );
+                    Cause::new(Code::HostOff, &object, "status.state")
+                        .found("off", "started")
+                        .saying(format!("could be started; {why}"))
+                });
+            HostRow { host: host.name.clone(), pool: host.pool.clone(), cause }
+        })
+        .collect();
+    rows.sort_by(|a, b| a.host.cmp(&b.host));
+    rows
+}
+
+fn next(scene: &Scene<'_>, all: &[Closest<'_>]) -> Vec<Next> {
+    let mut next: Vec<Next> = Vec::new();
+    for close in all {
+        for limit in &close.limits {
+            if let Some(until) = limit.cause.until {
+                next.push(Next {
+                    at: Some(until),
+                    text: format!("pool {} is tried again", scene.pool_of(close.candidate).name),
+                });
+            }
+        }
+    }
+    for host in &scene.snapshot.hosts {
+        if let Some(until) = host.backoff_until.filter(|until| *until > scene.snapshot.now) {
+            next.push(Next { at: Some(until), text: format!("host {} may be tried again", host.name) });
+        }
+    }
+    let upcoming = scene.snapshot.members.iter().filter_map(|(name, member)| match member.state {
+        MemberState::Upcoming { expected } => Some((name, expected)),
+        _ => None,
+    });
+    for (name, expected) in upcoming {
+        let text = if expected < scene.snapshot.now { "is overdue" } else { "is expected" };
+        next.push(Next { at: Some(expected), text: format!("node {name} {text}") });
+    }
+    next.sort_by(|a, b| (a.at, &a.text).cmp(&(b.at, &b.text)));
+    next.dedup();
+    next.push(Next {
+        at: None,
+        text: "it is looked at again whenever a node, pod, pool or host changes".to_owned(),
+    });
+    next
+}
