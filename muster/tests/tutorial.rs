@@ -45,8 +45,8 @@ fn blocks(text: &str) -> Vec<Block> {
 
 /// Markdown files below a directory.
 fn pages(directory: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
+    for entry in std::fs::read_dir(directory).expect("the folder is there") {
+        let path = entry.expect("it can be read").path();
         if path.is_dir() {
             pages(&path, found);
         } else if path.extension().is_some_and(|extension| extension == "md") {

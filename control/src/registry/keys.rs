@@ -154,9 +154,7 @@ mod tests {
             format!("{}{{name}}", muster_model::lease::LEASES),
         ];
         for kind in [Kind::Cluster, Kind::Pool] {
-            keys.extend(
-                [kind.object(id), kind.status(id), kind.report(id, "{controller}")].map(|key| plain(key)),
-            );
+            keys.extend([kind.object(id), kind.status(id), kind.report(id, "{controller}")].map(plain));
         }
         keys.extend(hosts::HostRecord::ALL.map(|record| hosts::host("{host}", record)));
         keys.extend(hosts::PoolRecord::ALL.map(|record| hosts::pool("{pool}", record)));
