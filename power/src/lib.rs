@@ -9,6 +9,7 @@ pub mod agent;
 pub mod dry_run;
 mod http;
 pub mod ipmi;
+mod job;
 pub mod ladder;
 pub mod redfish;
 pub mod sign;

@@ -22,13 +22,14 @@ use muster_model::{
     Clock, Duration,
     power::{
         Abilities, Accepted, Bmc, BootOverride, Credentials, DriverKind, Endpoint, Fault, Identity, Order,
-        Power, PowerAction, PowerError, Reading, Sensors, Trust, Warning,
+        Power, PowerError, Reading, Sensors, Trust, Warning,
     },
 };
 
 use crate::{
     address::{AddressRules, Approved, Path, Scheme},
     http::{Limits, Wire},
+    job::{Done, Job, full_abilities},
     slots::{Refused, Slots},
 };
 use conversation::Conversation;
@@ -84,26 +85,6 @@ struct Session {
     version: String,
     approved: Approved,
     trust: Trust,
-}
-
-/// One question to a BMC.
-#[derive(Debug, Clone, Copy)]
-enum Job {
-    Read,
-    Request(Order),
-    SetBoot(BootOverride),
-    Sensors,
-    Identify,
-}
-
-/// Its answer.
-#[derive(Debug)]
-enum Done {
-    Reading(Reading),
-    Accepted(Accepted),
-    Boot(BootOverride),
-    Sensors(Box<Sensors>),
-    Identity(Box<Identity>),
 }
 
 impl fmt::Debug for Redfish {
@@ -212,49 +193,27 @@ impl Power for Redfish {
     }
 
     fn abilities(&self) -> Abilities {
-        use PowerAction::{Cycle, ForceOff, GracefulOff, On, Reset};
-        Abilities {
-            read: true,
-            boot: true,
-            sensors: true,
-            identify: true,
-            ..Abilities::actions([On, GracefulOff, ForceOff, Cycle, Reset])
-        }
+        full_abilities()
     }
 
     async fn read(&self, bmc: &Bmc) -> Result<Reading, PowerError> {
-        match self.run(bmc, Job::Read).await? {
-            Done::Reading(reading) => Ok(reading),
-            other => unreachable!("a read answered {other:?}"),
-        }
+        Ok(self.run(bmc, Job::Read).await?.reading())
     }
 
     async fn request(&self, bmc: &Bmc, order: Order) -> Result<Accepted, PowerError> {
-        match self.run(bmc, Job::Request(order)).await? {
-            Done::Accepted(accepted) => Ok(accepted),
-            other => unreachable!("a request answered {other:?}"),
-        }
+        Ok(self.run(bmc, Job::Request(order)).await?.accepted())
     }
 
     async fn set_boot(&self, bmc: &Bmc, boot: BootOverride) -> Result<BootOverride, PowerError> {
-        match self.run(bmc, Job::SetBoot(boot)).await? {
-            Done::Boot(boot) => Ok(boot),
-            other => unreachable!("a boot setting answered {other:?}"),
-        }
+        Ok(self.run(bmc, Job::SetBoot(boot)).await?.boot())
     }
 
     async fn sensors(&self, bmc: &Bmc) -> Result<Sensors, PowerError> {
-        match self.run(bmc, Job::Sensors).await? {
-            Done::Sensors(sensors) => Ok(*sensors),
-            other => unreachable!("sensors answered {other:?}"),
-        }
+        Ok(self.run(bmc, Job::Sensors).await?.sensors())
     }
 
     async fn identify(&self, bmc: &Bmc) -> Result<Identity, PowerError> {
-        match self.run(bmc, Job::Identify).await? {
-            Done::Identity(identity) => Ok(*identity),
-            other => unreachable!("identity answered {other:?}"),
-        }
+        Ok(self.run(bmc, Job::Identify).await?.identity())
     }
 
     async fn close(&self) {

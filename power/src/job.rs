@@ -1,0 +1,74 @@
+//! One question to a BMC and its answer, as the drivers that hold conversations pass them around.
+
+use muster_model::power::{
+    Abilities, Accepted, BootOverride, Identity, Order, PowerAction, Reading, Sensors,
+};
+
+/// One question to a BMC.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Job {
+    Read,
+    Request(Order),
+    SetBoot(BootOverride),
+    Sensors,
+    Identify,
+}
+
+/// Its answer: the variant belongs to the question.
+#[derive(Debug)]
+pub(crate) enum Done {
+    Reading(Reading),
+    Accepted(Accepted),
+    Boot(BootOverride),
+    Sensors(Box<Sensors>),
+    Identity(Box<Identity>),
+}
+
+impl Done {
+    pub(crate) fn reading(self) -> Reading {
+        match self {
+            Self::Reading(reading) => reading,
+            other => unreachable!("a read answered {other:?}"),
+        }
+    }
+
+    pub(crate) fn accepted(self) -> Accepted {
+        match self {
+            Self::Accepted(accepted) => accepted,
+            other => unreachable!("a request answered {other:?}"),
+        }
+    }
+
+    pub(crate) fn boot(self) -> BootOverride {
+        match self {
+            Self::Boot(boot) => boot,
+            other => unreachable!("a boot setting answered {other:?}"),
+        }
+    }
+
+    pub(crate) fn sensors(self) -> Sensors {
+        match self {
+            Self::Sensors(sensors) => *sensors,
+            other => unreachable!("sensors answered {other:?}"),
+        }
+    }
+
+    pub(crate) fn identity(self) -> Identity {
+        match self {
+            Self::Identity(identity) => *identity,
+            other => unreachable!("identity answered {other:?}"),
+        }
+    }
+}
+
+/// What a BMC can do that is spoken to in full.
+pub(crate) fn full_abilities() -> Abilities {
+    use PowerAction::{Cycle, ForceOff, GracefulOff, On, Reset};
+    Abilities {
+        read: true,
+        boot: true,
+        sensors: true,
+        identify: true,
+        ..Abilities::actions([On, GracefulOff, ForceOff, Cycle, Reset])
+    }
+}
