@@ -3,4 +3,6 @@
 //! Everything here works against ports (`Store`, `Clock`); nothing knows HTTP.
 
 pub mod audit;
+pub mod hosts;
+pub mod lead;
 pub mod registry;

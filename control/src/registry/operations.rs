@@ -31,16 +31,29 @@ pub enum OperationState {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operation {
     pub id: Uuid,
-    /// What is done: `scale`.
+    /// What is done: `scale`, or `power-on`, `power-off`, `power-cycle`, `self-test` of a host.
     pub kind: String,
     pub project: String,
-    pub nodepool_id: Uuid,
-    pub cluster_id: Uuid,
+    /// The pool that is scaled; absent for a host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodepool_id: Option<Uuid>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_id: Option<Uuid>,
     pub nodepool_name: String,
     /// Nodes that the pool should have.
-    pub target_nodes: u32,
-    /// The pool's generation that the change made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_nodes: Option<u32>,
+    /// The generation of the pool that the change made, or of the host that it was made on.
     pub generation: u64,
+    /// The host, for operations on one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// The id in the host's own record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_operation: Option<String>,
+    /// Where the host stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
     pub state: OperationState,
     pub done: bool,
     pub message: String,
@@ -52,7 +65,9 @@ pub struct Operation {
 
 #[derive(Debug, Deserialize)]
 pub(super) struct LightOperation {
-    pub(super) nodepool_id: Uuid,
+    /// Absent for hosts, whose operations the host loop ends.
+    #[serde(default)]
+    pub(super) nodepool_id: Option<Uuid>,
     pub(super) done: bool,
 }
 
@@ -63,11 +78,14 @@ impl Operation {
             id,
             kind: "scale".into(),
             project: pool.project.to_string(),
-            nodepool_id: pool.id.uuid(),
-            cluster_id: pool.cluster_id.uuid(),
+            nodepool_id: Some(pool.id.uuid()),
+            cluster_id: Some(pool.cluster_id.uuid()),
             nodepool_name: pool.name.to_string(),
-            target_nodes,
+            target_nodes: Some(target_nodes),
             generation: pool.generation,
+            host: None,
+            host_operation: None,
+            phase: None,
             state: OperationState::Running,
             done: false,
             message: format!("waiting until {target_nodes} nodes are ready"),
@@ -90,11 +108,12 @@ impl Operation {
 
     /// How the operation stands, given its pool. Pure; `None` while it goes on.
     fn verdict(&self, pool: Option<&Stored<NodePool>>) -> Option<(OperationState, String)> {
+        let target = self.target_nodes?;
         let Some(stored) = pool.filter(|stored| !stored.object.is_deleting()) else {
             return Some((OperationState::Failed, "the pool was deleted".into()));
         };
         let status = stored.status();
-        if stored.object.generation > self.generation && status.desired_nodes != self.target_nodes {
+        if stored.object.generation > self.generation && status.desired_nodes != target {
             let wanted = status.desired_nodes;
             return Some((OperationState::Superseded, format!("{wanted} nodes were asked for meanwhile")));
         }
@@ -105,8 +124,8 @@ impl Operation {
             return Some((OperationState::Failed, status.message));
         }
         (status.phase == Phase::Ready
-            && status.ready_nodes.or(status.current_nodes) == Some(self.target_nodes))
-        .then(|| (OperationState::Succeeded, format!("{} nodes are ready", self.target_nodes)))
+            && status.ready_nodes.or(status.current_nodes) == Some(target))
+        .then(|| (OperationState::Succeeded, format!("{target} nodes are ready")))
     }
 }
 
@@ -172,7 +191,9 @@ impl Registry {
         if operation.done {
             return Ok(operation);
         }
-        let pool = self.read::<NodePool>(operation.nodepool_id).await?;
+        // Operations on hosts end with what their host does.
+        let Some(pool) = operation.nodepool_id else { return Ok(operation) };
+        let pool = self.read::<NodePool>(pool).await?;
         let Some((state, message)) = operation.verdict(pool.as_ref()) else { return Ok(operation) };
         operation.state = state;
         operation.message = message;

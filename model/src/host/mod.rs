@@ -31,7 +31,7 @@ pub use capacity::ResourceCapacity;
 pub use condition::{ConditionStatus, ConditionType, HostCondition, find_condition, is_true, set_condition};
 pub use csv::NamedHost;
 pub use driver::{Abilities, DriverKind, DriverSpec, OnReset, PowerInterface, TlsVerify, driver_settings};
-pub use global::{FreezeMode, GlobalConfig, GlobalStats};
+pub use global::{FreezeMode, GlobalConfig, GlobalStats, PoolEnergy};
 pub use limits::{LimitOverrides, Limits};
 pub use op::{Cause, HostOp, Intent, OpKind, PendingEffect, PowerCall, Switch, TestStage};
 pub use overlay::{Acknowledgement, Admin, Hold};
@@ -42,7 +42,7 @@ pub use pool::{
     ScalingState, pool_status,
 };
 pub use power::{Power, PowerReading, PublicPower};
-pub use records::{EventRing, HostEvent, HostMetrics, MAX_EVENTS};
+pub use records::{EventRing, HostEvent, HostMetrics, MAX_EVENTS, WattsBy};
 pub use spec::{BareMetalNodeSpec, MatchBy, NodeMatch};
 pub use status::{
     BareMetalNodeStatus, BlockCause, BmcBlocked, BootProof, BootProofBy, DriverFallback, Failure,
