@@ -6,7 +6,6 @@
 
 mod answer;
 mod client;
-mod expression;
 mod judge;
 
 use std::{
@@ -17,7 +16,7 @@ use std::{
 use async_trait::async_trait;
 use muster_model::{
     Duration, Known, Timestamp,
-    pool::Trigger,
+    pool::{Trigger, promql},
     trigger::{Finding, Triggers},
 };
 
@@ -59,7 +58,7 @@ impl Prometheus {
 
     async fn look(&self, trigger: &Trigger) -> Result<Finding, String> {
         let query = &trigger.metric_query;
-        if let Some(operator) = expression::top_comparison(query) {
+        if let Some(operator) = promql::top_comparison(query) {
             return Err(format!(
                 "the query ends in a comparison ({operator}), which is empty both when it is false and when 0 \
                  series exist; write `{operator} bool` or use threshold"
@@ -67,7 +66,7 @@ impl Prometheus {
         }
         let instant = self.client.instant(query).await?;
         let window = Window::of(trigger);
-        if expression::is_selector(query) && !instant.series.is_empty() {
+        if promql::is_selector(query) && !instant.series.is_empty() {
             let times = self.client.instant(&format!("timestamp({query})")).await?;
             judge::age(&times, &window)?;
         }

@@ -3,7 +3,7 @@
 
 /// The comparison at the top of `query`, unless it says `bool` or is one side of a set operation in
 /// parentheses. Such a query is empty when it is false.
-pub(crate) fn top_comparison(query: &str) -> Option<&'static str> {
+pub fn top_comparison(query: &str) -> Option<&'static str> {
     let mut text = query.trim();
     while let Some(inner) = unwrapped(text) {
         text = inner.trim();
@@ -26,7 +26,7 @@ fn comparison(text: &str) -> Option<&'static str> {
 }
 
 /// Whether `query` is a series by name or by labels and nothing more.
-pub(crate) fn is_selector(query: &str) -> bool {
+pub fn is_selector(query: &str) -> bool {
     let text = query.trim();
     let name = text.find(|c| !is_name(c)).unwrap_or(text.len());
     let rest = text[name..].trim();
