@@ -315,7 +315,7 @@ fn bound<'a>(snapshot: &'a Snapshot, places: &FixedMap<&str, u32>, real: usize) 
         last = Some((name, node));
         match pods::fate(pod, snapshot.now) {
             Fate::Terminal => {}
-            Fate::Daemon | Fate::Mirror | Fate::Terminating | Fate::LongTerminating => {
+            Fate::Daemon | Fate::Mirror | Fate::Terminating | Fate::LongTerminating | Fate::Expendable => {
                 going.push((pod, node));
             }
             Fate::Moves => {

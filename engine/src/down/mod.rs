@@ -17,6 +17,7 @@ mod index;
 mod intern;
 mod nodes;
 mod pack;
+mod places;
 mod pods;
 mod pools;
 mod replace;
