@@ -430,7 +430,11 @@ impl fmt::Display for Blocker {
             Self::Pod { pod, why } => write!(f, "pod {pod} {why}"),
             Self::Budget { budget, allowed, needed, pods } => {
                 let first = pods.first().map(ToString::to_string).unwrap_or_default();
-                write!(f, "budget {budget} allows {allowed} disruptions, {needed} are needed (pod {first})")
+                write!(f, "budget {budget} allows {allowed} disruptions, ")?;
+                match needed {
+                    1 => write!(f, "pod {first} needs one"),
+                    many => write!(f, "{many} pods need one each ({first} first)"),
+                }
             }
             Self::NoPlace { pod, refused } => {
                 write!(f, "pod {pod} fits no other node")?;
@@ -447,9 +451,9 @@ impl fmt::Display for Blocker {
 impl fmt::Display for PodBlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotSafeToEvict => write!(f, "says that it is not safe to evict"),
-            Self::WaitsForCompletion => write!(f, "may go only when it has completed"),
-            Self::DoNotDisrupt => write!(f, "says do-not-disrupt"),
+            Self::NotSafeToEvict => write!(f, "may not be moved: safe-to-evict is false"),
+            Self::WaitsForCompletion => write!(f, "may go only when it has completed: safe-to-evict is on-completion"),
+            Self::DoNotDisrupt => write!(f, "may not be moved: do-not-disrupt is true"),
             Self::Unreplicated => write!(f, "has no controller that would make it again"),
             Self::ControllerMissing { kind, name } => {
                 write!(f, "belongs to {kind} {name}, which does not exist")

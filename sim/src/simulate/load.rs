@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{
     document::{self, Document, SetAside, Source},
-    pools,
+    hosts, pools,
 };
 
 /// What was read.
@@ -76,21 +76,21 @@ pub fn load(sources: &[Source], now: Option<Timestamp>) -> Loaded {
     }
     let guessed = documents.iter().filter_map(|document| latest(&document.value)).max();
     loaded.snapshot.now = now.or(guessed).unwrap_or_default();
-    let mut hosts = Vec::new();
+    let mut found = Vec::new();
     for document in &documents {
         let kind = document.value["kind"].as_str().unwrap_or_default().to_owned();
         *loaded
             .kinds
             .entry(if kind.is_empty() { "(no kind)".to_owned() } else { kind.clone() })
             .or_default() += 1;
-        if let Err(faults) = take(document, &kind, &mut loaded, &mut hosts) {
+        if let Err(faults) = take(document, &kind, &mut loaded, &mut found) {
             loaded.set_aside.extend(faults);
         }
     }
     complete_pools(&mut loaded);
-    for host in hosts {
+    for host in found {
         let hold = host.hold.clone();
-        pools::attach(&mut loaded.snapshot.pools, host, &mut loaded.snapshot.hosts);
+        hosts::attach(&mut loaded.snapshot.pools, host, &mut loaded.snapshot.hosts);
         loaded.snapshot.holds.extend(hold);
     }
     join_nodes(&mut loaded);
@@ -115,7 +115,7 @@ fn take(
     document: &Document,
     kind: &str,
     loaded: &mut Loaded,
-    hosts: &mut Vec<pools::ReadHost>,
+    hosts: &mut Vec<hosts::ReadHost>,
 ) -> Result<(), Vec<SetAside>> {
     let snapshot = &mut loaded.snapshot;
     let cluster = &mut snapshot.cluster;
@@ -151,7 +151,7 @@ fn take(
             }
             snapshot.pools.push(pool);
         }
-        "BareMetalNode" => hosts.push(pools::read_host(document)?),
+        "BareMetalNode" => hosts.push(hosts::read_host(document)?),
         "Snapshot" => merge(snapshot, read::<Snapshot>(document, "Snapshot")?, &document.value),
         "" => return Err(vec![document.fault("kind", "is required: nobody can tell what this object is")]),
         other if PASSED_OVER.contains(&other) => {}

@@ -222,7 +222,7 @@ fn ops_u9_the_pod_the_budget_and_the_next_time_are_named() {
         assert_eq!(verdict.next, next.map(time));
         assert_eq!(verdict.unneeded, matches!(code, "cooldown" | "young" | "notUnneededLongEnough"));
     }
-    check("budget", "budget d/none allows 0 disruptions, 1 are needed (pod d/strict-pod)", None);
+    check("budget", "budget d/none allows 0 disruptions, pod d/strict-pod needs one", None);
     check(
         "severalBudgets",
         "pod d/twice-pod is covered by 2 budgets (d/one, d/two), so it cannot be evicted",
