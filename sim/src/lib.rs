@@ -1,6 +1,7 @@
-//! Conformance with the real scheduler.
+//! Conformance with the real scheduler, simulations, replays and benches.
 
 pub mod bench_engine;
 pub mod conformance;
+pub mod replay;
 pub mod scenario;
 pub mod simulate;

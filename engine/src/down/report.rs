@@ -452,7 +452,9 @@ impl fmt::Display for PodBlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotSafeToEvict => write!(f, "may not be moved: safe-to-evict is false"),
-            Self::WaitsForCompletion => write!(f, "may go only when it has completed: safe-to-evict is on-completion"),
+            Self::WaitsForCompletion => {
+                write!(f, "may go only when it has completed: safe-to-evict is on-completion")
+            }
             Self::DoNotDisrupt => write!(f, "may not be moved: do-not-disrupt is true"),
             Self::Unreplicated => write!(f, "has no controller that would make it again"),
             Self::ControllerMissing { kind, name } => {
