@@ -2,6 +2,7 @@
 
 pub mod bench_engine;
 pub mod conformance;
+pub mod fuzzing;
 pub mod replay;
 pub mod scenario;
 pub mod simulate;

@@ -1,7 +1,7 @@
 //! The planning problem file `muster-scenario/1`, and the report on it.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::Arc,
 };
 
@@ -39,6 +39,8 @@ pub enum ScenarioError {
     Format { found: String },
     #[error("{object} names template {template:?}, which the scenario does not define")]
     NoTemplate { object: String, template: String },
+    #[error("{kind} {name:?} is defined twice; names are unique in a scenario")]
+    Twice { kind: &'static str, name: String },
     #[error("the scenario describes more than {most} pods")]
     TooManyPods { most: usize },
     #[error("pod {pod} runs on node {node:?}, which the scenario does not define")]
@@ -149,6 +151,7 @@ pub fn read(bytes: &[u8]) -> Result<Scenario, ScenarioError> {
 impl Scenario {
     /// The snapshot that the scenario describes, `replicas` expanded.
     pub fn snapshot(&self) -> Result<Snapshot, ScenarioError> {
+        self.check_names()?;
         let fallback = [PoolEntry { name: "default".into(), ..PoolEntry::default() }];
         let pools = if self.pools.is_empty() { &fallback[..] } else { &self.pools[..] };
         let templates: BTreeMap<&str, &Template> = self.templates.iter().map(|t| (&*t.name, t)).collect();
@@ -196,8 +199,32 @@ impl Scenario {
             expand(entry, &mut snapshot.cluster.pods);
         }
         snapshot.cluster.daemon_sets = self.daemons.iter().map(daemon_set).collect();
+        let pods = snapshot.cluster.pods.iter();
+        unique("pod", pods.map(|pod| (&*pod.metadata.namespace, &*pod.metadata.name)))?;
         Ok(snapshot)
     }
+
+    fn check_names(&self) -> Result<(), ScenarioError> {
+        let hosts = self.templates.iter().flat_map(|template| &template.hosts);
+        unique("pool", self.pools.iter().map(|pool| ("", &*pool.name)))?;
+        unique("template", self.templates.iter().map(|template| ("", &*template.name)))?;
+        unique("host", hosts.map(|host| ("", &*host.name)))?;
+        unique("node", self.nodes.iter().map(|node| ("", &*node.name)))
+    }
+}
+
+/// Two things of one name would be one thing to everything that comes after.
+fn unique<'n>(
+    kind: &'static str,
+    names: impl Iterator<Item = (&'n str, &'n str)>,
+) -> Result<(), ScenarioError> {
+    let mut seen = HashSet::new();
+    for (space, name) in names {
+        if !seen.insert((space, name)) {
+            return Err(ScenarioError::Twice { kind, name: name.to_owned() });
+        }
+    }
+    Ok(())
 }
 
 /// Reads a scenario and makes its snapshot.
