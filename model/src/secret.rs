@@ -39,9 +39,9 @@ pub mod as_text {
     use super::Secret;
 
     pub fn serialize<S: Serializer>(value: &Option<Secret>, serializer: S) -> Result<S::Ok, S::Error> {
-        let text = value.as_ref().map(|secret| {
-            secret.expose_text().ok_or_else(|| ser::Error::custom("the secret is not text"))
-        });
+        let text = value
+            .as_ref()
+            .map(|secret| secret.expose_text().ok_or_else(|| ser::Error::custom("the secret is not text")));
         text.transpose()?.serialize(serializer)
     }
 

@@ -37,8 +37,8 @@ pub use driver::{Abilities, DriverKind, DriverSpec, OnReset, PowerInterface, Tls
 pub use global::{FreezeMode, GlobalConfig, GlobalStats};
 pub use health::health;
 pub use limits::{LimitOverrides, Limits};
-pub use op::{Cause, HostOp, Intent, OpKind, PendingEffect, PowerCall, Switch, TestStage};
-pub use overlay::{Acknowledgement, Admin, Hold};
+pub use op::{Cause, HostOp, Intent, ManualPower, OpKind, PendingEffect, PowerCall, Switch, TestStage};
+pub use overlay::{Acknowledgement, Admin, Hold, Registered};
 pub use phase::{Phase, State};
 pub use policy::{HostPolicy, NodeAtOff, OnUnexpectedOff, OnUnexpectedOn, Permission};
 pub use pool::{

@@ -8,7 +8,7 @@ use crate::{field::choice, pool::Taint};
 
 use super::{
     Acknowledgement, Admin, Deletion, DriverKind, DriverSpec, Hold, LimitOverrides, MacAddress, MgmtAddress,
-    PowerInterface, ResourceCapacity, Switch, TlsVerify,
+    PowerInterface, Registered, ResourceCapacity, Switch, TlsVerify,
 };
 
 choice! {
@@ -103,6 +103,9 @@ pub struct BareMetalNodeSpec {
     /// The project that the host belongs to; the inventory's own one unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
+    /// Set by the API; a record that a tool wrote may have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub registered: Option<Registered>,
     /// The record is to go away.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion: Option<Deletion>,
@@ -154,6 +157,7 @@ impl BareMetalNodeSpec {
             acknowledgement: None,
             deadlines: LimitOverrides::default(),
             project: None,
+            registered: None,
             deletion: None,
             can_force_off: true,
         }

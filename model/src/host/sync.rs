@@ -19,7 +19,7 @@ use super::{BareMetalNodeSpec, Hold, NamedHost};
 pub const SYNC: &str = "dcim-sync";
 
 /// Fields that an export does not own.
-const KEPT: [&str; 9] = [
+const KEPT: [&str; 10] = [
     "hold",
     "admin",
     "acknowledgement",
@@ -28,6 +28,7 @@ const KEPT: [&str; 9] = [
     "drivers",
     "nodeMatch",
     "project",
+    "registered",
     "deletion",
 ];
 
@@ -144,6 +145,7 @@ fn merge(name: &str, stored: &BareMetalNodeSpec, listed: &BareMetalNodeSpec) -> 
         drivers: stored.drivers.clone(),
         node_match: stored.node_match.clone(),
         project: stored.project.clone(),
+        registered: stored.registered.clone(),
         deletion: stored.deletion.clone(),
         ..listed.clone()
     };
