@@ -1,6 +1,8 @@
-//! What Muster does with its nouns: the registry of clusters and pools, and the audit log.
+//! What Muster does with its nouns: the registry of clusters and pools, the planner of each cluster with its
+//! journal and actuator, and the audit log.
 //!
-//! Everything here works against ports (`Store`, `Clock`); nothing knows HTTP.
+//! Everything here works against ports (`Store`, `Clock`, `ClusterPort`, `Triggers`); nothing knows HTTP.
 
 pub mod audit;
 pub mod registry;
+pub mod snapshot;
