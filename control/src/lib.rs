@@ -3,6 +3,10 @@
 //!
 //! Everything here works against ports (`Store`, `Clock`, `ClusterPort`, `Triggers`); nothing knows HTTP.
 
+pub mod actuator;
 pub mod audit;
+pub mod journal;
+pub mod lead;
+pub mod planner;
 pub mod registry;
 pub mod snapshot;

@@ -25,6 +25,7 @@ mod light;
 mod noun;
 mod operations;
 mod reports;
+mod target;
 mod timer;
 mod watch;
 mod write;
@@ -52,6 +53,7 @@ pub use keys::Kind;
 pub use noun::{Cluster, NodePool, Noun, StatusRecord, Stored};
 pub use operations::{Operation, OperationState};
 pub use reports::ObjectStatus;
+pub use target::{OwnReport, PoolWord, Said};
 pub use watch::{Sight, Watch, WatchItem};
 pub use write::{AuditNote, Deleted, Force, Guard, WriteContext, Written};
 
