@@ -1,6 +1,7 @@
 //! Muster: one binary that serves, and the command line that talks to it.
 
 mod audit;
+mod bench;
 mod cli;
 mod clock;
 mod config;
@@ -27,6 +28,8 @@ enum Command {
     /// Read and verify the audit log
     Audit(audit::Args),
     Simulate(Box<simulate::Args>),
+    /// Measure Muster on this machine, against its bars
+    Bench(bench::Args),
     #[command(flatten)]
     Client(cli::Command),
 }
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         Command::Simulate(args) => {
             Ok(simulate::run(&args, &mut std::io::stdout().lock(), &mut std::io::stderr().lock()).into())
         }
+        Command::Bench(args) => bench::main(&args),
         Command::Client(command) => client(command),
     };
     match result {
