@@ -5,6 +5,7 @@ mod bench;
 mod cli;
 mod clock;
 mod config;
+mod limits;
 mod logs;
 mod output;
 mod serve;

@@ -5,10 +5,17 @@ use serde::{Serialize, Serializer, ser::SerializeStruct};
 /// What a figure has to reach.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Bar {
-    /// Nothing was promised; the figure is for information, and less is better.
+    /// Nothing was promised; the figure is for information.
     None,
     AtLeast(f64),
     AtMost(f64),
+}
+
+/// Which figures are good ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Better {
+    Lower,
+    Higher,
 }
 
 /// A figure of one case, measured once or several times.
@@ -18,6 +25,7 @@ pub(crate) struct Measure {
     /// What was measured, in words that stay the same: with the case, the figure's name for other programs.
     pub(crate) name: String,
     pub(crate) unit: &'static str,
+    better: Better,
     pub(crate) bar: Bar,
     /// Every run, in order; at least one.
     pub(crate) runs: Vec<f64>,
@@ -33,12 +41,36 @@ impl Measure {
         runs: Vec<f64>,
     ) -> Self {
         assert!(!runs.is_empty(), "a measure without a run says nothing");
-        Self { case, name: name.into(), unit, bar: Bar::None, runs, note: String::new() }
+        Self {
+            case,
+            name: name.into(),
+            unit,
+            better: Better::Lower,
+            bar: Bar::None,
+            runs,
+            note: String::new(),
+        }
     }
 
     pub(crate) fn bar(mut self, bar: Bar) -> Self {
         self.bar = bar;
+        match bar {
+            Bar::None => {}
+            Bar::AtLeast(_) => self.better = Better::Higher,
+            Bar::AtMost(_) => self.better = Better::Lower,
+        }
         self
+    }
+
+    /// For a figure without a bar of which more is better.
+    pub(crate) fn higher(mut self) -> Self {
+        self.better = Better::Higher;
+        self
+    }
+
+    /// The median of some runs of which less is better.
+    pub(crate) fn middle(runs: &[f64]) -> f64 {
+        Self::new("", "", "", runs.to_vec()).median()
     }
 
     pub(crate) fn note(mut self, note: impl Into<String>) -> Self {
@@ -50,9 +82,9 @@ impl Measure {
     pub(crate) fn median(&self) -> f64 {
         let mut sorted = self.runs.clone();
         sorted.sort_by(f64::total_cmp);
-        let middle = match self.bar {
-            Bar::AtLeast(_) => (sorted.len() - 1) / 2,
-            Bar::None | Bar::AtMost(_) => sorted.len() / 2,
+        let middle = match self.better {
+            Better::Higher => (sorted.len() - 1) / 2,
+            Better::Lower => sorted.len() / 2,
         };
         sorted[middle]
     }
@@ -77,10 +109,13 @@ impl Measure {
 
 impl Serialize for Measure {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (better, bar) = match self.bar {
-            Bar::None => ("lower", None),
-            Bar::AtLeast(bar) => ("higher", Some(bar)),
-            Bar::AtMost(bar) => ("lower", Some(bar)),
+        let better = match self.better {
+            Better::Lower => "lower",
+            Better::Higher => "higher",
+        };
+        let bar = match self.bar {
+            Bar::None => None,
+            Bar::AtLeast(bar) | Bar::AtMost(bar) => Some(bar),
         };
         let mut out = serializer.serialize_struct("Measure", 11)?;
         out.serialize_field("case", self.case)?;

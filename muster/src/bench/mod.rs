@@ -8,6 +8,7 @@ mod api;
 mod machine;
 mod measure;
 mod report;
+mod time;
 
 use std::process::ExitCode;
 
