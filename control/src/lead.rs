@@ -1,7 +1,8 @@
-//! Who leads, for everything in this process that may act only while it does.
+//! Who may act: one leader per store, known to every loop of the process.
 //!
 //! One task renews the lease ([`run`]); everything else asks the [`Lead`] cell right before each effect. The
-//! cell runs out by itself: a task that hangs cannot prolong a leadership by not saying anything.
+//! cell runs out by itself: a task that hangs cannot prolong a leadership by not saying anything. The store has
+//! the last word.
 
 use std::{
     pin::pin,
@@ -9,12 +10,38 @@ use std::{
 };
 
 use futures::future::{Either, select};
-use muster_model::{Clock, Duration, lease::Candidate, store::Fence};
+use muster_model::{
+    Clock, Duration,
+    lease::{Candidate, LeaseConfig},
+    store::{Fence, Store, StoreError},
+};
 use tokio_util::sync::CancellationToken;
+
+/// The lease that every loop that acts is fenced by.
+pub const LEADER: &str = "leader";
+
+/// Long enough for a slow BMC's answer within what is left of it, short enough that another process takes over
+/// within twenty seconds.
+pub const LEASE: Duration = Duration::from_secs(19);
+const RENEW_DEADLINE: Duration = Duration::from_secs(17);
+const RENEW_EVERY: Duration = Duration::from_secs(1);
+
+/// The fence while this process leads, for loops that only write. Loops look at it before every effect.
+pub type Leading = tokio::sync::watch::Receiver<Option<Fence>>;
+
+/// How this process takes part in the election.
+pub fn config(holder: impl Into<String>) -> LeaseConfig {
+    LeaseConfig {
+        duration: LEASE,
+        renew_deadline: RENEW_DEADLINE,
+        retry: RENEW_EVERY,
+        ..LeaseConfig::new(LEADER, holder)
+    }
+}
 
 /// A leadership as it stands at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Leading {
+pub struct Tenure {
     /// Goes into every write.
     pub fence: Fence,
     /// How long it may still be acted on without a renewal.
@@ -33,55 +60,52 @@ struct Held {
 pub struct Lead {
     clock: Arc<dyn Clock>,
     held: Mutex<Option<Held>>,
-    changed: tokio::sync::watch::Sender<u64>,
+    fence: tokio::sync::watch::Sender<Option<Fence>>,
 }
 
 impl Lead {
     /// Nobody leads yet.
     pub fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
-        Arc::new(Self { clock, held: Mutex::default(), changed: tokio::sync::watch::Sender::new(0) })
+        Arc::new(Self { clock, held: Mutex::default(), fence: tokio::sync::watch::Sender::new(None) })
     }
 
     /// The leadership, if this process has it now.
-    pub fn now(&self) -> Option<Leading> {
+    pub fn now(&self) -> Option<Tenure> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
         let left = held.until.saturating_sub(self.clock.monotonic());
-        (left > Duration::ZERO).then_some(Leading { fence: held.fence, left })
+        (left > Duration::ZERO).then_some(Tenure { fence: held.fence, left })
     }
 
     /// Says that leadership is held until `until` on the monotonic clock, or not at all.
     pub fn set(&self, held: Option<(Fence, Duration)>) {
-        let epoch_before = {
-            let mut place = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-            let before = place.as_ref().map(|held| held.fence.clone());
-            *place = held.map(|(fence, until)| Held { fence, until });
-            (before, place.as_ref().map(|held| held.fence.clone()))
-        };
-        if epoch_before.0 != epoch_before.1 {
-            self.changed.send_modify(|count| *count += 1);
-        }
+        let fence = held.as_ref().map(|(fence, _)| fence.clone());
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) =
+            held.map(|(fence, until)| Held { fence, until });
+        self.fence.send_if_modified(|told| {
+            let changed = *told != fence;
+            *told = fence;
+            changed
+        });
     }
 
-    /// Returns at the next change of hands after `seen`, with the number to wait after then.
-    pub async fn changed(&self, seen: u64) -> u64 {
-        let mut changes = self.changed.subscribe();
-        match changes.wait_for(|count| *count > seen).await {
-            Ok(count) => *count,
-            Err(_) => seen,
-        }
-    }
-
-    /// How often leadership has changed hands as seen here.
-    pub fn changes(&self) -> u64 {
-        *self.changed.borrow()
+    /// Every change of hands, for loops that wait for it.
+    pub fn subscribe(&self) -> Leading {
+        self.fence.subscribe()
     }
 }
 
 /// Takes and renews the lease until `stop`, then gives it up so that the next one need not wait.
-pub async fn run(mut candidate: Candidate, lead: Arc<Lead>, retry: Duration, stop: CancellationToken) {
+pub async fn run(
+    store: Arc<dyn Store>,
+    config: LeaseConfig,
+    lead: Arc<Lead>,
+    stop: CancellationToken,
+) -> Result<(), StoreError> {
     let clock = Arc::clone(&lead.clock);
+    let (retry, patience) = (config.retry, config.renew_deadline);
+    let mut candidate = Candidate::new(store, Arc::clone(&clock), config)?;
     loop {
-        let limit = lead.now().map_or(retry.saturating_add(retry), |leading| leading.left);
+        let limit = lead.now().map_or(patience, |tenure| tenure.left);
         let failed = {
             let round = pin!(candidate.step());
             let patience = pin!(clock.sleep(limit));
@@ -91,12 +115,12 @@ pub async fn run(mut candidate: Candidate, lead: Arc<Lead>, retry: Duration, sto
                 Either::Right(((), _)) => Some("the store did not answer in time".to_owned()),
             }
         };
-        let was = lead.now().is_some();
+        let was = lead.subscribe().borrow().is_some();
         lead.set(candidate.leading().zip(candidate.leads_until()));
-        match (was, lead.now().is_some(), failed) {
-            (false, true, _) => tracing::info!("this process leads now"),
-            (true, false, why) => {
-                tracing::warn!(why = why.unwrap_or_default(), "this process leads no longer");
+        match (was, lead.now(), failed) {
+            (false, Some(tenure), _) => tracing::info!(epoch = tenure.fence.epoch.0, "this process leads"),
+            (true, None, why) => {
+                tracing::warn!(why = why.unwrap_or_default(), "this process no longer leads");
             }
             (_, _, Some(why)) => tracing::warn!(why, "a round of the election failed; it is tried again"),
             (_, _, None) => {}
@@ -108,7 +132,5 @@ pub async fn run(mut candidate: Candidate, lead: Arc<Lead>, retry: Duration, sto
         }
     }
     lead.set(None);
-    if let Err(error) = candidate.release().await {
-        tracing::warn!(%error, "the lease could not be given up; others wait until it runs out");
-    }
+    candidate.release().await
 }

@@ -30,6 +30,12 @@ pub trait Around: Send + Sync + fmt::Debug {
         Vec::new()
     }
 
+    /// Why the inventory sets a host aside: nothing is read from it or done to it. Two records that mean one
+    /// machine, for example.
+    fn set_aside(&self, _host: &str) -> Option<String> {
+        None
+    }
+
     /// Most nodes that the pool may have; `None` if nothing limits it.
     fn pool_max(&self, _pool: &str) -> Option<u32> {
         None

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use muster_model::{
     Duration, Known, Timestamp,
     host::{
-        BareMetalNodeSpec, GlobalConfig, GlobalStats, HostMetrics, PoolEnergy, PublicPower, State, WattsBy,
+        BareMetalNodeSpec, HostMetrics, PoolEnergy, PublicPower, WattsBy,
         keys::{self, HostRecord},
     },
     power::{Health, Sensors},
@@ -16,7 +16,7 @@ use muster_model::{
 };
 
 use super::{
-    book::{Book, Record, Written},
+    book::{Record, Written},
     failpoint::Side,
     look::limited,
     nodes,
@@ -24,7 +24,7 @@ use super::{
     store::encode,
     turn::{Memo, Shared},
 };
-use crate::lead::Leading;
+use crate::lead::Tenure;
 
 /// Between two records of a host.
 const EVERY: Duration = Duration::from_secs(60);
@@ -62,7 +62,7 @@ pub(super) async fn account(
     let before = record.metrics.as_deref();
     let mut metrics = next(before, scene.spec, scene.status.power_state, memo, now);
     if let Some(index) = scene.cluster.index()
-        && let Some(node) = index.node(name, scene.spec)
+        && let Some(node) = index.clear_node(name, scene.spec)
     {
         (metrics.cpu_permille, metrics.memory_permille) = nodes::use_of(index, node);
     }
@@ -162,7 +162,7 @@ fn energy(milliwatts: i64, length: Duration) -> u64 {
 }
 
 /// Writes what is due, many hosts in one transaction. What could not be written is due again.
-pub(super) async fn flush(shared: &Shared, lead: &Leading) -> Result<(), StoreError> {
+pub(super) async fn flush(shared: &Shared, lead: &Tenure) -> Result<(), StoreError> {
     loop {
         let batch: Vec<Due> = {
             let mut due = shared.metrics.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -203,46 +203,8 @@ fn cost(milliwatt_hours: u64, price: Option<u64>) -> Option<u64> {
     Some(u64::try_from(micros).unwrap_or(u64::MAX))
 }
 
-/// Figures about all hosts.
-pub(super) fn stats(book: &Book, now: Timestamp) -> GlobalStats {
-    let GlobalConfig { energy_price_micros: price, currency, .. } = &book.global;
-    let mut stats = GlobalStats {
-        at: now,
-        hosts: 0,
-        by_state: BTreeMap::new(),
-        quarantined: 0,
-        held: 0,
-        ready_resources: BTreeMap::new(),
-        milliwatts: 0,
-        unmetered: 0,
-        energy: BTreeMap::new(),
-        energy_price_micros: *price,
-        currency: currency.clone(),
-    };
-    for record in book.hosts.values() {
-        let (Some(spec), Some(status)) = (&record.spec, &record.status) else { continue };
-        stats.hosts += 1;
-        *stats.by_state.entry(status.state).or_default() += 1;
-        stats.quarantined += u32::from(status.quarantine.is_some());
-        stats.held += u32::from(spec.hold.as_ref().is_some_and(|hold| hold.is_active(now)));
-        if status.state == State::Ready {
-            *stats.ready_resources.entry(spec.pool.clone()).or_default() += &spec.resources;
-        }
-        let pool = stats.energy.entry(spec.pool.clone()).or_default();
-        add(pool, record.metrics.as_deref());
-        match record.metrics.as_ref().and_then(|metrics| metrics.milliwatts.value()) {
-            Some(drawn) => stats.milliwatts = stats.milliwatts.saturating_add(*drawn),
-            None => stats.unmetered += 1,
-        }
-    }
-    for pool in stats.energy.values_mut() {
-        pool.used_cost_micros = cost(pool.used_milliwatt_hours, *price);
-        pool.saved_cost_micros = cost(pool.saved_milliwatt_hours, *price);
-    }
-    stats
-}
-
-fn add(pool: &mut PoolEnergy, metrics: Option<&HostMetrics>) {
+/// Adds what one host used and saved to its pool's sums, and says how it is known.
+pub fn add_energy(pool: &mut PoolEnergy, metrics: Option<&HostMetrics>, price: Option<u64>) {
     let Some(metrics) = metrics else {
         pool.unknown += 1;
         return;
@@ -254,6 +216,8 @@ fn add(pool: &mut PoolEnergy, metrics: Option<&HostMetrics>) {
         Some(WattsBy::Declared) => pool.declared += 1,
         None => pool.unknown += 1,
     }
+    pool.used_cost_micros = cost(pool.used_milliwatt_hours, price);
+    pool.saved_cost_micros = cost(pool.saved_milliwatt_hours, price);
 }
 
 #[cfg(test)]

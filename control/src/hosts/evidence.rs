@@ -8,7 +8,7 @@ use muster_engine::lifecycle::{
 };
 use muster_model::{
     Duration, Known, Timestamp,
-    host::{BareMetalNodeSpec, FreezeMode, HostOp, Presence},
+    host::{BareMetalNodeSpec, DeletionMode, FreezeMode, HostOp, Presence},
 };
 
 use super::{
@@ -18,7 +18,7 @@ use super::{
     turn::{Memo, Shared},
     ways::access_version,
 };
-use crate::lead::Leading;
+use crate::lead::Tenure;
 
 /// The cluster side of a host at one moment.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ pub(super) fn gather(
     spec: &BareMetalNodeSpec,
     memo: &Memo,
     cluster: &Cluster,
-    lead: &Leading,
+    lead: &Tenure,
     now: Timestamp,
 ) -> Evidence {
     let book = shared.book();
@@ -125,8 +125,13 @@ pub(super) fn gather(
 }
 
 /// What the spec says about going away.
-const fn deletion(_spec: &BareMetalNodeSpec) -> Deletion {
-    Deletion::None
+fn deletion(spec: &BareMetalNodeSpec) -> Deletion {
+    match spec.deletion.as_ref().map(|deletion| deletion.mode) {
+        None => Deletion::None,
+        Some(DeletionMode::Keep) => Deletion::Requested,
+        Some(DeletionMode::PowerOff) => Deletion::RequestedWithPowerOff,
+        Some(DeletionMode::Force) => Deletion::Forced,
+    }
 }
 
 fn unread(now: Timestamp) -> Known<Presence> {
@@ -150,7 +155,16 @@ fn node_and_pods(
         }
         Cluster::Seen(index) => {
             let at = index.view.fresh_at;
-            let node = nodes::seen(name, spec, index);
+            let node = match nodes::seen(name, spec, index) {
+                Ok(node) => node,
+                Err(ambiguous) => {
+                    let why = ambiguous.to_string();
+                    return (
+                        Known::Unknown { why: why.clone(), since: now },
+                        Known::Unknown { why, since: now },
+                    );
+                }
+            };
             let pods = match &node {
                 NodeView::Absent => PodsView::default(),
                 NodeView::Present(node) => {

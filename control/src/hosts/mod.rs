@@ -38,6 +38,7 @@ mod ways;
 
 pub use around::{Around, Home, Nothing};
 pub use book::{Book, Record};
+pub use energy::add_energy;
 pub use figures::{Figures, HostFigure, PoolFigure};
 pub use gate::Refusal;
 pub use operations::{CancelError, cancel, operation_id};

@@ -9,7 +9,7 @@ use muster_engine::{
 };
 use muster_model::{
     Known, NODEPOOL_LABEL, Quantity, Timestamp,
-    host::{BareMetalNodeSpec, MatchBy},
+    host::{Ambiguous, BareMetalNodeSpec, MatchBy, node_of},
     k8s::{Effect, Labels, Node, Pod, Taint},
     observe::{CORDON_MARK, ClusterView, OFF_TAINT, OUT_OF_SERVICE_TAINT, STARTUP_TAINT},
     pool::TaintEffect,
@@ -27,8 +27,8 @@ const KEEP: [(&str, &str); 2] =
 pub(super) struct Indexed {
     pub view: ClusterView,
     by_name: HashMap<Arc<str>, usize>,
-    by_provider: HashMap<Box<str>, usize>,
-    by_host: HashMap<Box<str>, usize>,
+    /// By the whole provider id, and by its last part.
+    by_provider: HashMap<Box<str>, Vec<usize>>,
     pods: HashMap<Box<str>, Vec<u32>>,
     unschedulable: Vec<u32>,
 }
@@ -38,7 +38,6 @@ impl Indexed {
         let mut index = Self {
             by_name: HashMap::new(),
             by_provider: HashMap::new(),
-            by_host: HashMap::new(),
             pods: HashMap::new(),
             unschedulable: Vec::new(),
             view,
@@ -47,10 +46,10 @@ impl Indexed {
         for (place, node) in objects.nodes.iter().enumerate() {
             index.by_name.insert(Arc::clone(&node.metadata.name), place);
             if let Some(provider) = &node.spec.provider_id {
-                index.by_provider.insert(provider.clone(), place);
-            }
-            if let Some(host) = node.metadata.labels.text(HOST_LABEL) {
-                index.by_host.insert(host.into(), place);
+                let last = provider.rsplit('/').next().filter(|last| **last != **provider);
+                for id in [Some(&**provider), last].into_iter().flatten() {
+                    index.by_provider.entry(id.into()).or_default().push(place);
+                }
             }
         }
         for (place, pod) in objects.pods.iter().enumerate() {
@@ -64,32 +63,24 @@ impl Indexed {
         index
     }
 
-    /// The node of a host, as its spec says to find it.
-    pub(super) fn node(&self, host: &str, spec: &BareMetalNodeSpec) -> Option<&Node> {
-        let value = spec.node_match.value.as_deref();
+    /// The node of a host, by the one rule that its spec names.
+    pub(super) fn node(&self, host: &str, spec: &BareMetalNodeSpec) -> Result<Option<&Node>, Ambiguous> {
         let nodes = &self.view.objects.nodes;
-        let place = match spec.node_match.by {
+        let given = spec.node_match.value.as_deref();
+        let places: &[usize] = match spec.node_match.by {
             MatchBy::ProviderId => {
-                let id = value.or(spec.inventory_id.as_deref()).unwrap_or(host);
-                let full = format!("muster://{id}");
-                self.by_provider
-                    .get(id)
-                    .or_else(|| self.by_provider.get(full.as_str()))
-                    // A kubelet that was given no id registers under the machine's name.
-                    .or_else(|| self.by_host.get(host))
-                    .or_else(|| value.is_none().then(|| self.by_name.get(host)).flatten())
+                let id = given.or(spec.inventory_id.as_deref()).unwrap_or(host);
+                self.by_provider.get(id).map_or(&[], Vec::as_slice)
             }
-            MatchBy::Name => self.by_name.get(value.unwrap_or(host)),
-            MatchBy::Label | MatchBy::Mac => {
-                let mac = spec.mac_address.map(|mac| mac.to_string().replace(':', "-"));
-                let (key, wanted) = match (spec.node_match.by, value) {
-                    (MatchBy::Label, Some(label)) => label.split_once('=')?,
-                    _ => ("muster.dev/mac", mac.as_deref()?),
-                };
-                return nodes.iter().find(|node| node.metadata.labels.text(key) == Some(wanted));
-            }
+            MatchBy::Name => self.by_name.get(given.unwrap_or(host)).map_or(&[], std::slice::from_ref),
+            MatchBy::Label | MatchBy::Mac => return node_of(host, spec, nodes),
         };
-        place.map(|place| &nodes[*place])
+        node_of(host, spec, places.iter().map(|place| &nodes[*place]))
+    }
+
+    /// The same for those who do without when it is not clear.
+    pub(super) fn clear_node(&self, host: &str, spec: &BareMetalNodeSpec) -> Option<&Node> {
+        self.node(host, spec).ok().flatten()
     }
 
     pub(super) fn pods_on(&self, node: &str) -> impl Iterator<Item = &Pod> {
@@ -113,8 +104,8 @@ fn is_unschedulable(pod: &Pod) -> bool {
 }
 
 /// The node as the lifecycle wants it.
-pub(super) fn seen(host: &str, spec: &BareMetalNodeSpec, index: &Indexed) -> NodeView {
-    let Some(node) = index.node(host, spec) else { return NodeView::Absent };
+pub(super) fn seen(host: &str, spec: &BareMetalNodeSpec, index: &Indexed) -> Result<NodeView, Ambiguous> {
+    let Some(node) = index.node(host, spec)? else { return Ok(NodeView::Absent) };
     let taint = |key: &str| node.spec.taints.iter().any(|taint| &*taint.key == key);
     let mark = node.metadata.annotations.text(CORDON_MARK);
     let cordon = match (node.spec.unschedulable, mark) {
@@ -126,7 +117,7 @@ pub(super) fn seen(host: &str, spec: &BareMetalNodeSpec, index: &Indexed) -> Nod
     let labelled = wanted.iter().all(|(key, value)| node.metadata.labels.text(key) == Some(&**value));
     let tainted = taints(spec).iter().all(|taint| node.spec.taints.contains(taint));
     let boot_id = &node.status.node_info.boot_id;
-    NodeView::Present(NodeSeen {
+    Ok(NodeView::Present(NodeSeen {
         name: node.name().to_owned(),
         boot_id: (!boot_id.is_empty()).then(|| boot_id.to_string()),
         ready: node.status.condition("Ready").is_some_and(|ready| &*ready.status == "True"),
@@ -137,7 +128,7 @@ pub(super) fn seen(host: &str, spec: &BareMetalNodeSpec, index: &Indexed) -> Nod
         out_of_service: taint(OUT_OF_SERVICE_TAINT),
         labels_complete: labelled && tainted,
         missing: missing(spec, node),
-    })
+    }))
 }
 
 /// A resource that the inventory promises and the node does not show.
@@ -188,7 +179,7 @@ fn is_protected(pod: &Pod) -> bool {
 
 /// Pods to be evicted, in the order of their names.
 pub(super) fn evictable<'i>(index: &'i Indexed, node: &str, now: Timestamp) -> Vec<&'i Pod> {
-    let moves = |pod: &&Pod| fate(pod, now) == Fate::Moves && !is_protected(pod);
+    let moves = |pod: &&Pod| matches!(fate(pod, now), Fate::Moves | Fate::Expendable) && !is_protected(pod);
     let mut pods: Vec<&Pod> = index.pods_on(node).filter(moves).collect();
     pods.sort_by_key(|pod| pod.key());
     pods
@@ -203,7 +194,7 @@ pub(super) fn pods_seen(index: &Indexed, node: &str, blocked_by: Option<&str>, n
             // Nobody has seen it end: power stays until it is gone.
             Fate::Terminating | Fate::LongTerminating => seen.terminating += 1,
             Fate::Moves if is_protected(pod) => seen.protected += 1,
-            Fate::Moves => seen.evictable += 1,
+            Fate::Moves | Fate::Expendable => seen.evictable += 1,
         }
     }
     seen.blocked_by = blocked_by.filter(|_| seen.evictable > 0).map(str::to_owned);
@@ -233,7 +224,7 @@ pub(super) fn use_of(index: &Indexed, node: &Node) -> (Known<i64>, Known<i64>) {
 
 /// What of a node and its pods a change is worth a look for; not the lease, which changes all the time.
 pub(super) fn digest(host: &str, spec: &BareMetalNodeSpec, index: &Indexed) -> u64 {
-    let NodeView::Present(mut node) = seen(host, spec, index) else { return 0 };
+    let Ok(NodeView::Present(mut node)) = seen(host, spec, index) else { return 0 };
     node.lease_renewed = None;
     let pods = index.pods_on(&node.name).count();
     super::ways::fnv(format!("{node:?} {pods}").bytes())

@@ -16,8 +16,10 @@ use thiserror::Error;
 use uuid::Uuid;
 
 use super::store::{Writes, encode};
-use crate::registry::{Operation, OperationState, keys::operation};
+use crate::registry::{Operation, OperationState, Subject, keys::operation};
 
+/// Where operations on hosts that name no project belong.
+const INVENTORY_PROJECT: &str = "default";
 /// Operations of one host that stay listed.
 const KEPT: u64 = 10;
 
@@ -34,6 +36,9 @@ pub(super) fn record(txn: Txn, writes: &Writes<'_>) -> Txn {
     let before = writes.before.and_then(|state| state.op.as_ref());
     let after = writes.step.state.op.as_ref().filter(|_| !writes.step.gone);
     let mut txn = txn;
+    // A request by hand has an operation of its own, which the inventory made and ends.
+    let is_listed = |op: &&HostOp| !matches!(op.cause, Cause::Manual { .. });
+    let (before, after) = (before.filter(is_listed), after.filter(is_listed));
     if let Some(old) = before
         && after.is_none_or(|new| new.id != old.id)
     {
@@ -91,15 +96,14 @@ fn show(op: &HostOp, writes: &Writes<'_>, end: Option<(OperationState, String)>)
     Operation {
         id: operation_id(&op.id),
         kind: kind.into(),
-        project: project(spec.map(std::convert::AsRef::as_ref)),
-        nodepool_id: None,
-        cluster_id: None,
-        nodepool_name: spec.map(|spec| spec.pool.clone()).unwrap_or_default(),
-        target_nodes: None,
-        generation: writes.record.generation(),
-        host: Some(writes.name.to_string()),
-        host_operation: Some(op.id.clone()),
-        phase: Some(writes.step.state.status.phase.as_str().to_owned()),
+        project: spec.and_then(|spec| spec.project.clone()).unwrap_or_else(|| INVENTORY_PROJECT.to_owned()),
+        subject: Subject::Host {
+            host: writes.name.to_string(),
+            reason: op.reason.clone(),
+            power: None,
+            operation: Some(op.id.clone()),
+            phase: Some(writes.step.state.status.phase.as_str().to_owned()),
+        },
         state,
         done,
         message,
@@ -107,11 +111,6 @@ fn show(op: &HostOp, writes: &Writes<'_>, end: Option<(OperationState, String)>)
         created_by: by,
         finished_at: done.then_some(writes.now),
     }
-}
-
-/// The project that a host's operations belong to.
-fn project(_spec: Option<&muster_model::host::BareMetalNodeSpec>) -> String {
-    "default".to_owned()
 }
 
 /// Why an operation on a host was not cancelled.
@@ -143,7 +142,7 @@ impl CancelError {
 /// that was told to shut down goes through with it.
 pub async fn cancel(store: &dyn Store, operation: &Operation, _now: Timestamp) -> Result<(), CancelError> {
     let id = operation.id;
-    let (Some(host), Some(wanted)) = (&operation.host, &operation.host_operation) else {
+    let Subject::Host { host, operation: Some(wanted), .. } = &operation.subject else {
         return Err(CancelError::NotUnderWay { id });
     };
     let op_key = keys::host(host, HostRecord::Op);

@@ -23,7 +23,7 @@ use super::{
     turn::{Memo, Shared},
     ways::{Way, boot_of, order_of},
 };
-use crate::lead::Leading;
+use crate::lead::Tenure;
 
 /// Evictions that one turn asks for; the rest has its turn a few seconds later.
 const EVICTIONS: usize = 50;
@@ -39,7 +39,7 @@ pub(super) struct Scene<'a> {
     pub ways: &'a [Way],
     pub access: u64,
     pub cluster: &'a Cluster,
-    pub lead: &'a Leading,
+    pub lead: &'a Tenure,
 }
 
 /// What was done that a further look depends on.
@@ -217,7 +217,7 @@ fn note_trouble(scene: &Scene<'_>, memo: &mut Memo, error: &PowerError) {
 /// Does something to the host's node.
 async fn act(scene: &Scene<'_>, memo: &mut Memo, effect: &Effect, kind: &EffectKind) {
     let Cluster::Seen(index) = scene.cluster else { return };
-    let Some(node) = index.node(scene.name, scene.spec) else { return };
+    let Some(node) = index.clear_node(scene.name, scene.spec) else { return };
     let Home::Cluster { port, .. } = scene.shared.around.home(&scene.spec.pool) else { return };
     let (name, uid) = (node.name(), node.metadata.uid.to_string());
     let taint = |key: &str, value: &str, effect| Taint { key: key.into(), value: value.into(), effect };

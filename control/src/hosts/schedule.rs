@@ -15,7 +15,7 @@ use muster_model::{
     Clock, Duration,
     host::keys,
     observe::ClusterPort,
-    store::{Change, Fence, List, Revision, Store, StoreError, Txn, WatchEvent, WatchStream},
+    store::{Change, Fence, List, Revision, Store, StoreError, WatchEvent, WatchStream},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -28,7 +28,6 @@ use super::{
     gate::Gate,
     nodes,
     pace::{Pace, SPACING},
-    store::encode,
     turn::{Memo, Next, Shared, Trigger, turn},
     ways::{Drivers, bmc_key},
 };
@@ -44,9 +43,8 @@ const LOAD_PAGE: usize = 1_000;
 /// First and longest pause after the store did not answer.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_LONGEST: Duration = Duration::from_secs(5);
-/// Between two writes of metrics and of figures about all hosts.
+/// Between two writes of metrics.
 const FLUSH: Duration = Duration::from_secs(5);
-const STATS: Duration = Duration::from_secs(20);
 /// Between two looks at what a cluster's changes mean for its hosts.
 const CLUSTER_PAUSE: Duration = Duration::from_secs(1);
 /// Over which time hosts with an operation under way are taken up after a start.
@@ -165,7 +163,6 @@ struct Run {
     watched: HashMap<Arc<str>, (Arc<dyn ClusterPort>, u64)>,
     fence: Option<Fence>,
     next_flush: Duration,
-    next_stats: Duration,
 }
 
 impl Run {
@@ -185,7 +182,6 @@ impl Run {
             watched: HashMap::new(),
             fence: None,
             next_flush: Duration::ZERO,
-            next_stats: Duration::ZERO,
         }
     }
 
@@ -194,8 +190,7 @@ impl Run {
         let from = self.load().await?;
         let mut watch: WatchStream = self.shared.store.watch(keys::ROOT, from).await?;
         *pause = RETRY_FIRST;
-        let lead = Arc::clone(&self.shared.lead);
-        let mut hands = 0;
+        let mut hands = self.shared.lead.subscribe();
         loop {
             self.take_over().await?;
             self.start_turns();
@@ -208,7 +203,7 @@ impl Run {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return Ok(()),
-                changed = lead.changed(hands) => hands = changed,
+                _ = hands.changed() => {}
                 event = watch.next() => match event {
                     Some(event) => self.apply(event?),
                     None => return Err(StoreError::Unavailable {
@@ -535,7 +530,7 @@ impl Run {
         self.await_cluster(Arc::clone(cluster), port, number, pause);
     }
 
-    /// Writes metrics and figures when their time has come.
+    /// Writes metrics when their time has come.
     async fn keep_books(&mut self) -> Result<(), StoreError> {
         let Some(lead) = self.shared.lead.now().filter(|lead| Some(&lead.fence) == self.fence.as_ref()) else {
             return Ok(());
@@ -545,19 +540,13 @@ impl Run {
             self.next_flush = now.saturating_add(self.shared.pace.scaled(FLUSH));
             energy::flush(&self.shared, &lead).await?;
         }
-        if now >= self.next_stats {
-            self.next_stats = now.saturating_add(self.shared.pace.scaled(STATS));
-            let stats = energy::stats(&self.shared.book(), self.shared.clock.now());
-            let txn = Txn::new().fenced(&lead.fence).put(keys::GLOBAL_STATS, encode(&stats));
-            let _ = self.shared.store.commit(txn).await?;
-        }
         Ok(())
     }
 
     fn until_next(&self) -> Duration {
         let now = self.shared.clock.monotonic();
         let timer = self.timers.peek().map(|Reverse((due, _, _))| *due);
-        let books = self.fence.as_ref().map(|_| self.next_flush.min(self.next_stats));
+        let books = self.fence.as_ref().map(|_| self.next_flush);
         // Leadership may run out in silence: it is looked at once a second.
         let second = now.saturating_add(Duration::from_secs(1));
         let next = [timer, books].into_iter().flatten().fold(second, Duration::min);

@@ -19,7 +19,7 @@ use super::{
     operations,
     turn::Shared,
 };
-use crate::lead::Leading;
+use crate::lead::Tenure;
 
 /// What became of a turn's writes.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(super) struct Writes<'a> {
     pub record: &'a Record,
     pub before: Option<&'a HostState>,
     pub step: &'a Step,
-    pub lead: &'a Leading,
+    pub lead: &'a Tenure,
     pub now: Timestamp,
     /// Words about the circumstances, for the history.
     pub remarks: Vec<String>,

@@ -35,7 +35,7 @@ use super::{
     store::{self, Stored, Writes},
     ways::{self, Drivers, Way},
 };
-use crate::lead::{Lead, Leading};
+use crate::lead::{Lead, Tenure};
 
 /// Steps of one turn. The longest way without waiting, from idle to a power call, takes four.
 const MAX_STEPS: u32 = 16;
@@ -189,7 +189,7 @@ struct Turn<'a> {
     shared: &'a Shared,
     name: &'a Arc<str>,
     memo: &'a mut Memo,
-    lead: Leading,
+    lead: Tenure,
 }
 
 /// How a step ended.
@@ -241,6 +241,12 @@ impl Turn<'_> {
             (None, Some(_)) => Arc::new(BareMetalNodeSpec::new("", PowerInterface::Redfish)),
             (None, None) => return Ok(After::Rest(Next::In(self.shared.pace.scaled(Duration::from_mins(5))))),
         };
+        if record.spec.is_some()
+            && let Some(why) = self.shared.around.set_aside(self.name)
+        {
+            tracing::debug!(host = %self.name, why, "a host that is set aside is left alone");
+            return Ok(After::Rest(Next::In(self.shared.pace.scaled(Duration::from_mins(1)))));
+        }
         let before = record.state(self.name);
         let settings = evidence::settings(self.shared, &record, &spec, &self.shared.book());
         let mut from = before.clone();

@@ -63,17 +63,12 @@ pub(super) fn ways(name: &str, spec: &BareMetalNodeSpec, known: Option<&HostIden
         let bmc = endpoint(spec, driver).map(|endpoint| Bmc {
             host: name.to_owned(),
             endpoint,
-            credential: credential(spec, driver),
+            credential: spec.credential(Some(driver)),
             expect: expect.clone(),
         });
         Way { kind: driver.kind, bmc }
     };
     spec.effective_drivers().iter().map(way).collect()
-}
-
-/// The credential's name as [`power::Credentials`] wants it.
-pub(super) fn credential(spec: &BareMetalNodeSpec, driver: &DriverSpec) -> Option<String> {
-    driver.credentials.clone().or_else(|| spec.bmc_credentials.clone())
 }
 
 fn endpoint(spec: &BareMetalNodeSpec, driver: &DriverSpec) -> Result<Endpoint, String> {
@@ -159,7 +154,7 @@ pub(super) fn bmc_key(spec: &BareMetalNodeSpec, name: &str) -> String {
 pub(super) fn access_version(spec: &BareMetalNodeSpec, version_of: impl Fn(&str) -> u64) -> u64 {
     let mut text = format!("{:?} {:?} {:?}", spec.mgmt_address, spec.tls_verify, spec.system_id);
     for driver in spec.effective_drivers() {
-        let version = credential(spec, &driver).map(|name| (version_of(&name), name));
+        let version = spec.credential(Some(&driver)).map(|name| (version_of(&name), name));
         text.push_str(&format!(" {} {:?} {:?} {version:?}", driver.kind, driver.address, driver.settings));
     }
     fnv(text.bytes())
