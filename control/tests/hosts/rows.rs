@@ -1,6 +1,7 @@
 //! Acceptance rows of the lifecycle, with the production loop.
 
 use muster_model::{
+    Clock as _,
     host::{ConditionType, DriverKind, DriverSpec, Phase, Switch, is_true},
     power::PowerAction,
 };
