@@ -245,7 +245,7 @@ impl Turn<'_> {
             && let Some(why) = self.shared.around.set_aside(self.name)
         {
             tracing::debug!(host = %self.name, why, "a host that is set aside is left alone");
-            return Ok(After::Rest(Next::In(self.shared.pace.scaled(Duration::from_mins(1)))));
+            return Ok(After::Rest(Next::In(self.shared.pace.scaled(Duration::from_secs(5)))));
         }
         let before = record.state(self.name);
         let settings = evidence::settings(self.shared, &record, &spec, &self.shared.book());

@@ -204,6 +204,10 @@ impl State {
         self.nodes.get(host).map_or((false, None), |node| (node.unschedulable, node.cordon.clone()))
     }
 
+    pub(crate) fn node_is_gone(&self, host: &str) -> bool {
+        self.nodes.get(host).is_none_or(|node| node.deleted)
+    }
+
     pub(crate) fn taints(&self, host: &str) -> Vec<String> {
         self.nodes.get(host).map(|node| node.taints.iter().cloned().collect()).unwrap_or_default()
     }
@@ -473,7 +477,6 @@ pub(crate) struct World {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) lead: Arc<Lead>,
     pub(crate) fence: Fence,
-    pub(crate) host_loop: Arc<HostLoop>,
     stop: CancellationToken,
     task: Option<tokio::task::JoinHandle<()>>,
 }
@@ -519,7 +522,7 @@ impl World {
             let (host_loop, stop) = (Arc::clone(&host_loop), stop.clone());
             async move { host_loop.run(stop).await }
         });
-        Self { outside, store, lead, fence, host_loop, stop, task: Some(task) }
+        Self { outside, store, lead, fence, stop, task: Some(task) }
     }
 
     /// The process dies where it stands.
