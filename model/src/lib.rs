@@ -16,6 +16,7 @@ pub mod k8s;
 pub mod known;
 pub mod lease;
 pub mod names;
+pub mod observe;
 pub mod patch;
 pub mod platform;
 pub mod pool;
@@ -31,6 +32,7 @@ pub mod suggest;
 #[cfg(test)]
 mod test_support;
 pub mod time;
+pub mod trigger;
 
 pub use clock::Clock;
 pub use cluster::Cluster;

@@ -25,6 +25,7 @@ mod light;
 mod noun;
 mod operations;
 mod reports;
+mod target;
 mod timer;
 mod watch;
 mod write;
@@ -54,6 +55,7 @@ pub use noun::{Cluster, NodePool, Noun, StatusRecord, Stored};
 pub(crate) use operations::decode as decode_operation;
 pub use operations::{Operation, OperationState, Subject};
 pub use reports::ObjectStatus;
+pub use target::{OwnReport, PoolWord, Said};
 pub use watch::{Sight, Watch, WatchItem};
 pub use write::{AuditNote, Deleted, Force, Guard, WriteContext, Written};
 

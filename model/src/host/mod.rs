@@ -14,6 +14,7 @@ mod global;
 mod health;
 pub mod keys;
 mod limits;
+mod node_of;
 mod op;
 mod overlay;
 mod phase;
@@ -37,6 +38,7 @@ pub use driver::{Abilities, DriverKind, DriverSpec, OnReset, PowerInterface, Tls
 pub use global::{FreezeMode, GlobalConfig, GlobalStats};
 pub use health::health;
 pub use limits::{LimitOverrides, Limits};
+pub use node_of::{Ambiguous, MAC_KEY, PROVIDER_SCHEME, node_of};
 pub use op::{Cause, HostOp, Intent, ManualPower, OpKind, PendingEffect, PowerCall, Switch, TestStage};
 pub use overlay::{Acknowledgement, Admin, Hold, Registered};
 pub use phase::{Phase, State};
