@@ -52,6 +52,9 @@ pub(crate) struct Sources {
     /// Key of that certificate (PEM file)
     #[arg(long)]
     tls_key: Option<String>,
+    /// Blocks of addresses that BMCs may have, like 10.20.0.0/16
+    #[arg(long, value_name = "CIDR,…")]
+    bmc_allow: Option<String>,
     /// Any setting, by its path: --set limits.watches=100
     #[arg(long, value_name = "PATH=VALUE")]
     set: Vec<String>,
@@ -68,6 +71,7 @@ impl Sources {
             ("auth.mode", "--auth-mode", &self.auth_mode),
             ("tls.certificate", "--tls-certificate", &self.tls_certificate),
             ("tls.key", "--tls-key", &self.tls_key),
+            ("bmc.allow", "--bmc-allow", &self.bmc_allow),
         ];
         let mut flags: Vec<(String, String, String)> = named
             .into_iter()
@@ -176,6 +180,17 @@ const SETTINGS: &[Known] = &[
     known("limits.requests-per-second", "50000", "sustained requests of one identity; 0 for no limit"),
     known("limits.watches", "5000", "watches open at once"),
     known("limits.watches-per-identity", "2000", "watches of one identity open at once"),
+    known(
+        "credentials.key-file",
+        "",
+        "file of the key that credentials are encrypted with; made in the data directory unless set",
+    ),
+    known(
+        "bmc.allow",
+        "",
+        "blocks of addresses that BMCs may have, like 10.20.0.0/16,fd00::/8; none without it",
+    ),
+    known("bmc.plain-http", "false", "whether BMCs may be called without TLS"),
     known("status.lease", "5m", "a controller that is silent for longer is unknown, unless it asks for more"),
     known("audit.rotate-bytes", "67108864", "size at which the audit log begins a new file"),
     known("audit.keep-files", "0", "closed audit files that are kept; 0 keeps all"),

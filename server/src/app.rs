@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use muster_control::{audit::AuditLog, registry::Registry};
+use muster_control::{
+    audit::AuditLog,
+    inventory::{Inventory, Prober, Vault},
+    registry::Registry,
+};
 use muster_model::Clock;
 use tokio_util::sync::CancellationToken;
 
@@ -16,6 +20,10 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct App {
     pub registry: Arc<Registry>,
+    pub inventory: Arc<Inventory>,
+    pub vault: Arc<Vault>,
+    /// Asks BMCs what they are.
+    pub prober: Arc<dyn Prober>,
     pub identity: Arc<Authenticator>,
     pub audit: Arc<AuditLog>,
     pub metrics: Arc<Metrics>,

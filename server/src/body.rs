@@ -27,6 +27,31 @@ pub enum Accepts {
     Json,
     /// JSON merge patch, also under the plain name.
     MergePatch,
+    /// JSON, YAML or CSV.
+    Table,
+}
+
+/// What a body of [`Accepts::Table`] is written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContentKind {
+    Json,
+    Yaml,
+    Csv,
+}
+
+const YAML: [&str; 4] = ["application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"];
+
+impl ContentKind {
+    /// By the request's content type, which was checked before.
+    pub fn of(headers: &HeaderMap) -> Self {
+        let sent = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+        let essence = sent.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
+        match essence.as_str() {
+            "text/csv" => Self::Csv,
+            yaml if YAML.contains(&yaml) => Self::Yaml,
+            _ => Self::Json,
+        }
+    }
 }
 
 /// The body of a request, at most `limit` bytes of it.
@@ -52,7 +77,8 @@ fn check_type(headers: &HeaderMap, accepts: Accepts) -> Result<(), ApiError> {
         name.trim().eq_ignore_ascii_case("charset").then(|| value.trim().trim_matches('"'))
     });
     let known = essence.eq_ignore_ascii_case("application/json")
-        || accepts == Accepts::MergePatch && essence.eq_ignore_ascii_case("application/merge-patch+json");
+        || accepts == Accepts::MergePatch && essence.eq_ignore_ascii_case("application/merge-patch+json")
+        || accepts == Accepts::Table && ContentKind::of(headers) != ContentKind::Json;
     if known && charset.is_none_or(|charset| charset.eq_ignore_ascii_case("utf-8")) {
         return Ok(());
     }
@@ -60,6 +86,7 @@ fn check_type(headers: &HeaderMap, accepts: Accepts) -> Result<(), ApiError> {
     let wanted = match accepts {
         Accepts::Json => "application/json",
         Accepts::MergePatch => "application/merge-patch+json or application/json",
+        Accepts::Table => "application/json, application/yaml or text/csv",
     };
     Err(ApiError::new(Code::UnsupportedMediaType, "Unsupported media type")
         .details(format!("send the body as {wanted} in UTF-8; Content-Type was {found}")))

@@ -3,6 +3,7 @@
 //! [`OPERATIONS`] lists every operation once; a test compares it with the routes, and the committed
 //! `docs/reference/openapi.json` with what this module makes.
 
+mod inventory;
 mod schemas;
 
 use std::sync::OnceLock;
@@ -64,6 +65,17 @@ const UPDATE: &[&str] = &["dryRun", "if-match", "project"];
 const DELETE: &[&str] = &["dryRun", "force", "if-match", "project"];
 const DELETE_CLUSTER: &[&str] = &["dryRun", "force", "cascade", "if-match", "project"];
 
+const RECORD_LIST: &[&str] = &[
+    "limit",
+    "cursor",
+    "name",
+    "watch",
+    "resource_version",
+    "timeout_seconds",
+    "include_deleted",
+    "project",
+];
+
 macro_rules! operation {
     ($method:literal $path:literal $id:literal $success:literal $body:expr => $answer:expr, $parameters:expr, $summary:literal) => {
         Operation {
@@ -109,6 +121,10 @@ const OPERATIONS: &[Operation] = &[
     operation!("get" "/api/v1/operations/{id}" "readOperation" 200 None => Some("Operation"), &["project"], "Read an operation"),
 ];
 
+fn operations() -> impl Iterator<Item = &'static Operation> {
+    OPERATIONS.iter().chain(inventory::OPERATIONS)
+}
+
 /// `GET /openapi.json`
 pub async fn serve() -> Response {
     static TEXT: OnceLock<String> = OnceLock::new();
@@ -121,7 +137,7 @@ pub async fn serve() -> Response {
 /// The document.
 pub fn document() -> Value {
     let mut paths: Map<String, Value> = Map::new();
-    for operation in OPERATIONS {
+    for operation in operations() {
         paths.entry(operation.path).or_insert_with(|| json!({}))[operation.method] = operation.describe();
     }
     json!({
@@ -129,7 +145,7 @@ pub fn document() -> Value {
         "info": {
             "title": "Muster",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Clusters and node pools, what controllers report on them, and how they are sized.",
+            "description": "Clusters and node pools, what controllers report on them, how they are sized, and the inventory of servers.",
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" }
         },
         "security": [{ "bearer": [] }, { "email": [] }],
@@ -166,9 +182,15 @@ impl Operation {
             "operationId": self.id, "summary": self.summary, "parameters": parameters, "responses": responses,
         });
         if let Some(body) = self.body {
-            let kind = if body == "MergePatch" { "application/merge-patch+json" } else { "application/json" };
-            described["requestBody"] = json!({ "required": true, "content": { kind: {
-                "schema": { "$ref": format!("#/components/schemas/{body}") } } } });
+            let kinds: &[&str] = match body {
+                "MergePatch" => &["application/merge-patch+json"],
+                "HostTable" => &["application/json", "application/yaml", "text/csv"],
+                _ => &["application/json"],
+            };
+            let schema = json!({ "schema": { "$ref": format!("#/components/schemas/{body}") } });
+            let content: Map<String, Value> =
+                kinds.iter().map(|kind| ((*kind).to_owned(), schema.clone())).collect();
+            described["requestBody"] = json!({ "required": true, "content": content });
         }
         if open {
             described["security"] = json!([]);
@@ -196,8 +218,11 @@ fn path_parameters(path: &str) -> Vec<Value> {
     path.split('/')
         .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
         .map(|name| {
-            json!({ "name": name, "in": "path", "required": true,
-            "schema": { "type": "string", "format": "uuid" } })
+            let schema = match name {
+                "name" => json!({ "type": "string" }),
+                _ => json!({ "type": "string", "format": "uuid" }),
+            };
+            json!({ "name": name, "in": "path", "required": true, "schema": schema })
         })
         .collect()
 }
@@ -210,12 +235,12 @@ mod tests {
 
     #[test]
     fn every_route_is_described() {
-        let described: BTreeSet<&str> = OPERATIONS.iter().map(|operation| operation.path).collect();
+        let described: BTreeSet<&str> = operations().map(|operation| operation.path).collect();
         let served: BTreeSet<&str> =
             crate::routes::PATHS.into_iter().filter(|path| *path != "/docs").collect();
         assert_eq!(described, served);
-        let ids: BTreeSet<&str> = OPERATIONS.iter().map(|operation| operation.id).collect();
-        assert_eq!(ids.len(), OPERATIONS.len(), "an operation id is used twice");
+        let ids: BTreeSet<&str> = operations().map(|operation| operation.id).collect();
+        assert_eq!(ids.len(), operations().count(), "an operation id is used twice");
     }
 
     #[test]

@@ -47,6 +47,24 @@ pub struct HostDeleted {
     pub audit: AuditNote,
 }
 
+/// What a change is called in the host's history, and why it was made.
+#[derive(Debug, Clone, Copy)]
+pub struct Act<'a> {
+    pub verb: &'a str,
+    pub reason: Option<&'a str>,
+}
+
+impl<'a> Act<'a> {
+    pub const fn new(verb: &'a str) -> Self {
+        Self { verb, reason: None }
+    }
+
+    #[must_use]
+    pub const fn because(self, reason: &'a str) -> Self {
+        Self { reason: Some(reason), ..self }
+    }
+}
+
 /// What a write says about itself.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Told<'a> {
@@ -114,7 +132,7 @@ impl Inventory {
     pub async fn update(
         &self,
         context: &WriteContext,
-        verb: &str,
+        act: Act<'_>,
         name: &str,
         precondition: Guard<'_>,
         change: impl Fn(&Host) -> Result<(BareMetalNodeSpec, Vec<String>), InventoryError>,
@@ -145,9 +163,12 @@ impl Inventory {
                 return Ok(HostWritten { host, changed: true, warnings, audit: note });
             }
             let expect = host.spec.as_ref().map_or(Expect::Absent, |stored| Expect::Modified(stored.version));
-            let message = describe(before.as_deref(), &spec);
+            let mut message = describe(before.as_deref(), &spec);
+            if let Some(reason) = act.reason {
+                message = format!("{reason} ({message})");
+            }
             let edit = Edit { name, expect, before, after: Some(&spec), message };
-            let tell = Told { by: &context.actor, at: context.now, verb };
+            let tell = Told { by: &context.actor, at: context.now, verb: act.verb };
             if let Some(revision) =
                 self.commit(guard.as_ref(), tell, &[edit], |txn| attach(txn, &spec)).await?
             {

@@ -14,6 +14,7 @@
 
 mod bulk;
 mod change;
+mod discover;
 mod error;
 mod events;
 mod feed;
@@ -46,7 +47,8 @@ use uuid::Uuid;
 use crate::registry::Registry;
 
 pub use bulk::{LineReport, LineResult};
-pub use change::{HostDeleted, HostWritten};
+pub use change::{Act, HostDeleted, HostWritten};
+pub use discover::{Discovered, Prober, propose};
 pub use error::InventoryError;
 pub use events::{HostChange, HostChanges, InventoryEvent, SpecChange};
 pub use filter::{HostFilter, HostTest, Visible};
@@ -57,7 +59,7 @@ pub use keys::NamedKind;
 pub use named::{Named, NamedStored, NamedWritten};
 pub use power::{ManualRequest, PowerOrder};
 pub use vault::{CredentialDraft, CredentialShown, DraftValue, Vault, VaultKey, VaultKeyError};
-pub use watch::{HostWatch, HostWatchItem};
+pub use watch::{HostWatch, RecordWatch, Show};
 
 use events::Ring;
 use index::Index;

@@ -95,7 +95,8 @@ pub struct NamedWritten<T> {
 }
 
 impl<T: Named> NamedStored<T> {
-    fn of(entry: &Entry) -> Result<Self, InventoryError> {
+    /// Reads a stored record.
+    pub fn of(entry: &Entry) -> Result<Self, InventoryError> {
         let mut stored: Self = serde_json::from_slice(&entry.value)
             .map_err(|source| InventoryError::Damaged { key: entry.key.clone(), source })?;
         stored.version = entry.modified;

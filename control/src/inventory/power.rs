@@ -12,7 +12,7 @@ use muster_model::{
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{Host, HostWritten, Inventory, InventoryError, encode};
+use super::{Act, Host, HostWritten, Inventory, InventoryError, encode};
 use crate::registry::{Guard, Operation, OperationState, Subject, WriteContext, decode_operation, keys};
 
 /// What an operation on a host wants, and how far it is.
@@ -100,7 +100,9 @@ impl Inventory {
             let key = keys::operation(id);
             txn.expect(&key, Expect::Absent).put(&key, encode(&operation))
         };
-        let written = self.update(context, "power", name, precondition, change, attach).await?;
+        let written = self
+            .update(context, Act::new("power").because(&request.reason), name, precondition, change, attach)
+            .await?;
         let operation = make(&taken().ok_or(InventoryError::Busy)?);
         if !written.changed && !context.dry_run {
             let key = keys::operation(id);
@@ -177,7 +179,7 @@ impl Inventory {
                 };
                 let attach =
                     |txn: Txn, _: &BareMetalNodeSpec| txn.expect(&key, expect).put(&key, encode(&operation));
-                self.update(&context, "power", &name, &|_| true, change, attach).await.map(drop)
+                self.update(&context, Act::new("power"), &name, &|_| true, change, attach).await.map(drop)
             }
             Verdict::End(state, message) => {
                 operation.state = state;
@@ -192,7 +194,7 @@ impl Inventory {
                         spec.hold.clone_from(&order.hold_before);
                         Ok((spec, Vec::new()))
                     };
-                    self.update(&context, "power", &name, &|_| true, change, |txn, _| txn).await?;
+                    self.update(&context, Act::new("power"), &name, &|_| true, change, |txn, _| txn).await?;
                 }
                 let txn = Txn::new().expect(&key, expect).put(&key, encode(&operation));
                 if let Committed::Done { .. } = self.shared.store.commit(txn).await? {

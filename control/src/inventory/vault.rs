@@ -482,6 +482,11 @@ fn note(record: &Record, changed: &[&str]) -> AuditNote {
 }
 
 impl CredentialShown {
+    /// Reads a stored record, without its value.
+    pub fn of(entry: &Entry) -> Result<Self, InventoryError> {
+        Ok(shown(entry, &read(entry)?))
+    }
+
     /// The object as the API gives it: everything but the value.
     pub fn to_api(&self) -> serde_json::Value {
         let CredentialMeta { name, kind, source, version, created_at, rotated_at, accepted, refused } =

@@ -17,7 +17,7 @@ use muster_model::{
 use serde::de::DeserializeOwned;
 
 use super::{HostInput, Inputs, Memory, Observed, PoolInput, memory};
-use crate::registry::{Cluster, NodePool, OperationState, Subject, Registry, RegistryError, keys};
+use crate::registry::{Cluster, NodePool, OperationState, Registry, RegistryError, Subject, keys};
 
 /// Where racks are kept, by name.
 pub const RACKS: &str = "/muster/racks/";

@@ -2,6 +2,7 @@
 
 mod auth;
 mod example;
+mod inventory;
 pub(crate) mod store;
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
@@ -77,6 +78,7 @@ async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
     let registry =
         Registry::open(metered, Arc::clone(&clock), options).await.context("cannot load the registry")?;
     metrics.register(Box::new(PoolCollector::new(Arc::clone(&registry))));
+    let hosts = inventory::open(settings, &data_dir, Arc::clone(registry.store()), &clock).await?;
     let audit = AuditLog::open(AuditOptions {
         directory: data_dir.join("audit"),
         rotate_bytes: settings.parsed("audit.rotate-bytes")?,
@@ -91,6 +93,9 @@ async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     let app = App {
         registry: Arc::clone(&registry),
+        inventory: Arc::clone(&hosts.inventory),
+        vault: Arc::clone(&hosts.vault),
+        prober: Arc::clone(&hosts.prober),
         identity: Arc::new(authenticator),
         audit: Arc::new(audit),
         metrics,
@@ -102,7 +107,10 @@ async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
     };
     let loops = tokio::spawn({
         let (registry, stop) = (Arc::clone(&registry), stop.clone());
-        async move { registry.run(stop).await }
+        let inventory = Arc::clone(&hosts.inventory);
+        async move {
+            tokio::join!(registry.run(stop.clone()), inventory.run(Arc::clone(&registry), stop));
+        }
     });
     if seed_example {
         example::register(&registry, app.clock.now()).await?;
@@ -116,6 +124,7 @@ async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
     let _ = loops.await;
     signals.abort();
     drop(app);
+    drop(hosts);
     drop(registry);
     opened.store.close().await.context("the store could not be closed cleanly")?;
     tracing::info!("stopped");

@@ -1,11 +1,19 @@
 //! The handlers. Each reads its request strictly, asks the registry, and answers.
 
+pub mod boot;
 pub mod clusters;
+pub mod credentials;
+pub mod host_actions;
+pub mod host_bulk;
+pub mod hosts;
+pub mod inventory;
+pub mod named;
 pub mod operations;
 pub mod pools;
 pub mod probes;
 mod reply;
 mod request;
+mod scope;
 mod selection;
 pub mod status;
 mod watch;

@@ -9,7 +9,10 @@ use axum::{
 };
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::Stream;
-use muster_control::registry::{Kind, Watch, WatchItem};
+use muster_control::{
+    inventory::{HostWatch, RecordWatch},
+    registry::{Kind, Watch, WatchItem},
+};
 use muster_model::{Duration, field::FieldError, store::Revision};
 use uuid::Uuid;
 
@@ -30,7 +33,93 @@ enum Form {
     Events,
 }
 
-/// The stream, when the request asks for one.
+/// What a stream comes from.
+#[derive(Debug)]
+pub(super) enum Source {
+    Objects(Watch),
+    Hosts(HostWatch),
+    Records(RecordWatch),
+}
+
+impl Source {
+    async fn next(&mut self) -> Result<WatchItem, ApiError> {
+        match self {
+            Self::Objects(watch) => watch.next().await.map_err(ApiError::from),
+            Self::Hosts(watch) => watch.next().await.map_err(ApiError::from),
+            Self::Records(watch) => watch.next().await.map_err(ApiError::from),
+        }
+    }
+}
+
+/// What a request for a stream says, apart from its filters.
+#[derive(Debug)]
+pub(super) struct Request {
+    form: Form,
+    /// Deliver what came after this.
+    pub(super) from: Option<Revision>,
+    seconds: Option<u64>,
+}
+
+impl Request {
+    /// Reads the parameters that all watches take; the caller reads its filters and finishes the query.
+    pub(super) fn read(call: &Call, query: &mut Query) -> Result<Self, ApiError> {
+        let form = form_of(call);
+        let resume = match query.text("resource_version") {
+            Some(text) => Some(text),
+            // A browser that reconnects says where it was.
+            None => call
+                .headers
+                .get("last-event-id")
+                .and_then(|value| value.to_str().ok())
+                .filter(|_| form == Form::Events)
+                .map(str::to_owned),
+        };
+        let from = resume.and_then(|text| {
+            let revision = text.parse().ok().map(Revision);
+            if revision.is_none() {
+                query.fault(
+                    FieldError::new("resource_version", "is not a revision")
+                        .found_text(&text)
+                        .hint("use revision of a list or of an event"),
+                );
+            }
+            revision
+        });
+        Ok(Self { form, from, seconds: query.number("timeout_seconds", 1, MAX_SECONDS) })
+    }
+
+    /// Streams what `source` delivers.
+    pub(super) fn answer(self, call: &Call, source: Source) -> Result<Response, ApiError> {
+        let slot = call.app.watches.take(&call.caller.name).ok_or_else(|| {
+            ApiError::new(Code::RateLimited, "Too many watches")
+                .details("close one before opening another")
+                .header(header::RETRY_AFTER, "5")
+        })?;
+        let form = self.form;
+        let stream = Streaming {
+            source,
+            form,
+            stop: call.app.stop.clone(),
+            request: RequestId(call.id.clone()),
+            deadline: self.seconds.map(Duration::from_secs),
+            clock: std::sync::Arc::clone(&call.app.clock),
+            metrics: std::sync::Arc::clone(&call.app.metrics),
+            _slot: slot,
+        };
+        stream.metrics.watches.inc();
+        let mut response = Response::new(Body::from_stream(stream.into_stream()));
+        let kind = match form {
+            Form::Lines => "application/json; stream=watch",
+            Form::Events => "text/event-stream",
+        };
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        // Proxies that buffer would hold changes back.
+        response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
+        Ok(response)
+    }
+}
+
+/// The stream of clusters or pools, when the request asks for one.
 pub(super) async fn asked(
     call: &Call,
     query: &mut Query,
@@ -42,62 +131,16 @@ pub(super) async fn asked(
     }
     let mut query = std::mem::replace(query, Query::read(None)?);
     let _ = query.flag("watch");
-    let form = form_of(call);
-    let resume = match query.text("resource_version") {
-        Some(text) => Some(text),
-        // A browser that reconnects says where it was.
-        None => call
-            .headers
-            .get("last-event-id")
-            .and_then(|value| value.to_str().ok())
-            .filter(|_| form == Form::Events)
-            .map(str::to_owned),
-    };
-    let from = resume.and_then(|text| {
-        let revision = text.parse().ok().map(Revision);
-        if revision.is_none() {
-            query.fault(
-                FieldError::new("resource_version", "is not a revision")
-                    .found_text(&text)
-                    .hint("use revision of a list or of an event"),
-            );
-        }
-        revision
-    });
-    let seconds = query.number("timeout_seconds", 1, MAX_SECONDS);
+    let request = Request::read(call, &mut query)?;
     let mut filter = read_filter(call, &mut query, kind);
     query.finish()?;
     filter.cluster = cluster.or(filter.cluster);
-    let slot = call.app.watches.take(&call.caller.name).ok_or_else(|| {
-        ApiError::new(Code::RateLimited, "Too many watches")
-            .details("close one before opening another")
-            .header(header::RETRY_AFTER, "5")
-    })?;
     let sight = {
         let call = call.clone();
         Box::new(move |project: &str| call.secrets(project))
     };
-    let watch = call.app.registry.watch(kind, filter, from, sight).await?;
-    let stream = Streaming {
-        watch,
-        form,
-        stop: call.app.stop.clone(),
-        request: RequestId(call.id.clone()),
-        deadline: seconds.map(Duration::from_secs),
-        clock: std::sync::Arc::clone(&call.app.clock),
-        metrics: std::sync::Arc::clone(&call.app.metrics),
-        _slot: slot,
-    };
-    stream.metrics.watches.inc();
-    let mut response = Response::new(Body::from_stream(stream.into_stream()));
-    let kind = match form {
-        Form::Lines => "application/json; stream=watch",
-        Form::Events => "text/event-stream",
-    };
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    // Proxies that buffer would hold changes back.
-    response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
-    Ok(Some(response))
+    let watch = call.app.registry.watch(kind, filter, request.from, sight).await?;
+    request.answer(call, Source::Objects(watch)).map(Some)
 }
 
 fn form_of(call: &Call) -> Form {
@@ -113,7 +156,7 @@ fn form_of(call: &Call) -> Form {
 }
 
 struct Streaming {
-    watch: Watch,
+    source: Source,
     form: Form,
     stop: tokio_util::sync::CancellationToken,
     request: RequestId,
@@ -143,14 +186,11 @@ impl Streaming {
                     Some(left) => clock.sleep(left).await,
                     None => std::future::pending().await,
                 } } => return None,
-                item = state.watch.next() => item,
+                item = state.source.next() => item,
             };
             let (text, next) = match item {
                 Ok(item) => (render(&item, state.form), Some(state)),
-                Err(error) => {
-                    let error = ApiError::from(error);
-                    (render_error(&error, &state.request.0, state.form), None)
-                }
+                Err(error) => (render_error(&error, &state.request.0, state.form), None),
             };
             Some((Ok(text), next))
         })

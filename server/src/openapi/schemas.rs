@@ -10,12 +10,12 @@ use muster_model::{
 };
 use serde_json::{Map, Value, json};
 
-fn words<T: Choice>() -> Value {
+pub(super) fn words<T: Choice>() -> Value {
     let words: Vec<&str> = T::ALL.iter().map(|(word, _)| *word).collect();
     json!({ "type": "string", "enum": words })
 }
 
-fn reference(name: &str) -> Value {
+pub(super) fn reference(name: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{name}") })
 }
 
@@ -25,7 +25,7 @@ pub(super) fn parameters() -> Value {
     let flag = json!({ "type": "boolean", "default": false });
     let text = json!({ "type": "string" });
     let id = json!({ "type": "string", "format": "uuid" });
-    json!({
+    let mut all = json!({
         "limit": query("limit", json!({ "type": "integer", "minimum": 1, "maximum": 100, "default": 50 }), "Objects on a page"),
         "offset": query("offset", json!({ "type": "integer", "minimum": 0, "maximum": u32::MAX, "default": 0 }), "Objects to skip"),
         "cursor": query("cursor", text.clone(), "next_cursor of the page before"),
@@ -48,12 +48,16 @@ pub(super) fn parameters() -> Value {
         "idempotency-key": head("Idempotency-Key", "The same key and body make one object, for 24 hours"),
         "if-match": head("If-Match", "The ETag that the object must have"),
         "if-none-match": head("If-None-Match", "The ETag that the object must not have, or * to create"),
-    })
+    });
+    if let (Value::Object(all), Value::Object(more)) = (&mut all, super::inventory::parameters(&query)) {
+        all.extend(more);
+    }
+    all
 }
 
 pub(super) fn schemas() -> Value {
     let mut all = Map::new();
-    for part in [common(), specs(), objects(), status()] {
+    for part in [common(), specs(), objects(), status(), super::inventory::schemas()] {
         if let Value::Object(part) = part {
             all.extend(part);
         }
@@ -153,9 +157,10 @@ fn objects() -> Value {
         "ClusterList": list("clusters", "Cluster"),
         "NodePoolList": list("nodepools", "NodePool"),
         "OperationList": list("operations", "Operation"),
-        "Operation": { "type": "object", "required": ["id", "kind", "state", "done", "nodepool_id", "target_nodes"],
+        "Operation": { "type": "object", "required": ["id", "kind", "state", "done"],
             "properties": { "id": id, "kind": text, "project": text, "nodepool_id": id, "cluster_id": id,
                 "nodepool_name": text, "target_nodes": { "type": "integer" }, "generation": { "type": "integer" },
+                "host": text, "reason": text, "power": { "type": "object" },
                 "state": { "type": "string", "enum": ["Running", "Succeeded", "Superseded", "Failed"] },
                 "done": { "type": "boolean" }, "message": text, "created_at": time, "created_by": text,
                 "finished_at": time } },
