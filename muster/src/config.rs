@@ -191,6 +191,8 @@ const SETTINGS: &[Known] = &[
         "blocks of addresses that BMCs may have, like 10.20.0.0/16,fd00::/8; none without it",
     ),
     known("bmc.plain-http", "false", "whether BMCs may be called without TLS"),
+    known("hosts.time-factor", "1", "divides every time limit and pause of the host loop, for trials"),
+    known("metrics.hosts", "false", "whether /metrics/hosts serves series for every host"),
     known("status.lease", "5m", "a controller that is silent for longer is unknown, unless it asks for more"),
     known("audit.rotate-bytes", "67108864", "size at which the audit log begins a new file"),
     known("audit.keep-files", "0", "closed audit files that are kept; 0 keeps all"),

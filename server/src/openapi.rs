@@ -96,6 +96,7 @@ const OPERATIONS: &[Operation] = &[
     operation!("get" "/livez" "livez" 200 None => Some("Probe"), &[], "Whether the process answers"),
     operation!("get" "/readyz" "readyz" 200 None => Some("Probe"), &[], "Whether requests can be served"),
     operation!("get" "/metrics" "metrics" 200 None => None, &[], "Metrics for Prometheus"),
+    operation!("get" "/metrics/hosts" "hostMetrics" 200 None => None, &[], "Series for every host, where metrics.hosts is set"),
     operation!("get" "/openapi.json" "openapi" 200 None => Some("Any"), &[], "This document"),
     operation!("get" "/api/v1/whoami" "whoAmI" 200 None => Some("Identity"), &["project"], "Who the caller is, and its roles"),
     operation!("get" "/api/v1/clusters" "listClusters" 200 None => Some("ClusterList"), LIST, "List or watch clusters"),
@@ -119,6 +120,7 @@ const OPERATIONS: &[Operation] = &[
     operation!("post" "/api/v1/nodepools/{id}/scale" "scaleNodePool" 202 Some("Scale") => Some("Operation"), UPDATE, "Set the size of a pool"),
     operation!("get" "/api/v1/operations" "listOperations" 200 None => Some("OperationList"), &["limit", "offset", "nodepool_id", "project"], "List operations"),
     operation!("get" "/api/v1/operations/{id}" "readOperation" 200 None => Some("Operation"), &["project"], "Read an operation"),
+    operation!("post" "/api/v1/operations/{id}/cancel" "cancelOperation" 202 None => Some("Operation"), &["project"], "Withdraw the wish behind an operation on a host"),
 ];
 
 fn operations() -> impl Iterator<Item = &'static Operation> {

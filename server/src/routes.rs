@@ -17,11 +17,12 @@ use crate::{
 };
 
 /// Every path that is served, as metrics label them.
-pub const PATHS: [&str; 39] = [
+pub const PATHS: [&str; 41] = [
     "/health",
     "/livez",
     "/readyz",
     "/metrics",
+    "/metrics/hosts",
     "/openapi.json",
     "/api/v1/whoami",
     "/api/v1/clusters",
@@ -34,6 +35,7 @@ pub const PATHS: [&str; 39] = [
     "/api/v1/nodepools/{id}/scale",
     "/api/v1/operations",
     "/api/v1/operations/{id}",
+    "/api/v1/operations/{id}/cancel",
     "/api/v1/hosts",
     "/api/v1/hosts/bulk",
     "/api/v1/hosts/export",
@@ -148,17 +150,27 @@ pub fn router(app: &App) -> Router {
         .route("/api/v1/nodepools/{id}/scale", post(operations::scale))
         .route("/api/v1/operations", get(operations::list))
         .route("/api/v1/operations/{id}", get(operations::read))
+        .route("/api/v1/operations/{id}/cancel", post(operations::cancel))
         .merge(host_routes("/api/v1/hosts"))
         .merge(host_routes(HOSTS_ALIAS))
         .merge(inventory_routes());
-    let api = if app.identity.is_dev() { api } else { api.route("/metrics", get(probes::metrics)) };
+    let api = if app.identity.is_dev() {
+        api
+    } else {
+        api.route("/metrics", get(probes::metrics)).route("/metrics/hosts", get(probes::host_metrics))
+    };
     let api = api.route_layer(from_fn_with_state(app.clone(), frame::authenticated));
     let open = Router::new()
         .route("/health", get(probes::health))
         .route("/livez", get(probes::live))
         .route("/readyz", get(probes::ready))
         .route("/openapi.json", get(openapi::serve));
-    let open = if app.identity.is_dev() { open.route("/metrics", get(probes::open_metrics)) } else { open };
+    let open = if app.identity.is_dev() {
+        open.route("/metrics", get(probes::open_metrics))
+            .route("/metrics/hosts", get(probes::open_host_metrics))
+    } else {
+        open
+    };
     let docs: Router<App> = SwaggerUi::new("/docs").config(Config::from("/openapi.json")).into();
     Router::new()
         .merge(api)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use muster_engine::lifecycle::{
-    self, BmcTrouble, Deletion, Evidence, Freeze, Leadership, NodeView, PodsView, PoolView, Settings,
+    self, AgentView, BmcTrouble, Deletion, Evidence, Freeze, Leadership, NodeView, PodsView, PoolView, Settings,
     Surroundings, TroubleClass,
 };
 use muster_model::{
@@ -116,7 +116,7 @@ pub(super) fn gather(
         power,
         bmc,
         presence,
-        agent: shared.around.agent(name),
+        agent: agent(shared.around.agent(name), record.op.as_deref()),
         boot_progress,
         node,
         pods,
@@ -132,6 +132,16 @@ fn deletion(spec: &BareMetalNodeSpec) -> Deletion {
         Some(DeletionMode::PowerOff) => Deletion::RequestedWithPowerOff,
         Some(DeletionMode::Force) => Deletion::Forced,
     }
+}
+
+/// An agent that took a token since this operation asked for it took the token of this operation.
+fn agent(mut view: AgentView, op: Option<&HostOp>) -> AgentView {
+    let asked = op.and_then(|op| Some((op.asked_off_at?, op)));
+    match (&mut view.goodbye, asked) {
+        (Some(goodbye), Some((asked, op))) if goodbye.at >= asked => goodbye.op.clone_from(&op.id),
+        (goodbye, _) => *goodbye = None,
+    }
+    view
 }
 
 fn unread(now: Timestamp) -> Known<Presence> {

@@ -246,6 +246,13 @@ async fn bm_7_24_25_a_host_without_a_bmc_wakes_by_packet_and_is_never_called_off
     world.until("h1", Phase::Serving, 300).await;
     let bursts = world.outside.state().count("h1", PowerAction::On);
     assert!((2..=5).contains(&bursts), "repeated every 30s until it joins: {bursts}");
+    // Its agent takes the token, the network falls silent, and that is off.
+    world.pass(700).await;
+    world.want("h1", Switch::Off, "i-off").await;
+    world.until("h1", Phase::Idle, 300).await;
+    world.pass(900).await;
+    world.want("h1", Switch::On, "i-3").await;
+    world.until("h1", Phase::Serving, 300).await;
     // Its kernel hangs: it never says goodbye, and nothing can force it.
     world.pass(700).await;
     world.outside.state().machines.get_mut("h1").unwrap().ignores_acpi = true;

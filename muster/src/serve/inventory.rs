@@ -14,9 +14,10 @@ use muster_power::{
     Limits,
     address::{AddressRules, Cidr},
     ipmi::Ipmi,
-    redfish::{MemoryLedger, Redfish, Setup},
+    redfish::{Ledger, Redfish, Setup},
 };
 
+use super::hosts::StoreLedger;
 use crate::config::Settings;
 
 /// File of the key that credentials are sealed with, in the data directory unless the settings name another.
@@ -27,6 +28,10 @@ pub(super) struct Parts {
     pub(super) inventory: Arc<Inventory>,
     pub(super) vault: Arc<Vault>,
     pub(super) prober: Arc<dyn Prober>,
+    pub(super) rules: Arc<AddressRules>,
+    /// Shared with the host loop: one call at a time to each BMC, whoever asks.
+    pub(super) redfish: Redfish,
+    pub(super) ipmi: Ipmi,
 }
 
 pub(super) async fn open(
@@ -36,13 +41,15 @@ pub(super) async fn open(
     clock: &Arc<dyn Clock>,
 ) -> anyhow::Result<Parts> {
     let rules = Arc::new(rules(settings)?);
+    let ledger = Arc::new(StoreLedger(Arc::clone(&store)));
     let inventory = Inventory::open(store, Arc::clone(clock)).await.context("cannot load the inventory")?;
     let key_file =
         settings.optional("credentials.key-file").map_or_else(|| data_dir.join(KEY_FILE), PathBuf::from);
     let key = VaultKey::open(&key_file).context("cannot open the key of the credentials")?;
     let vault = Arc::new(Vault::new(Arc::clone(&inventory), key));
-    let prober = Arc::new(Drivers::new(rules, Arc::clone(&vault), Arc::clone(clock)));
-    Ok(Parts { inventory, vault, prober })
+    let drivers = Drivers::new(Arc::clone(&rules), Arc::clone(&vault), Arc::clone(clock), ledger);
+    let (redfish, ipmi) = (drivers.redfish.clone(), drivers.ipmi.clone());
+    Ok(Parts { inventory, vault, prober: Arc::new(drivers), rules, redfish, ipmi })
 }
 
 /// Which addresses may be called as BMCs.
@@ -67,13 +74,18 @@ struct Drivers {
 }
 
 impl Drivers {
-    fn new(rules: Arc<AddressRules>, vault: Arc<Vault>, clock: Arc<dyn Clock>) -> Self {
+    fn new(
+        rules: Arc<AddressRules>,
+        vault: Arc<Vault>,
+        clock: Arc<dyn Clock>,
+        ledger: Arc<dyn Ledger>,
+    ) -> Self {
         let redfish = Redfish::new(Setup {
             rules: Arc::clone(&rules),
             credentials: Arc::clone(&vault) as _,
             clock: Arc::clone(&clock),
             limits: Limits::default(),
-            ledger: Arc::new(MemoryLedger::default()),
+            ledger,
         });
         Self { redfish, ipmi: Ipmi::new(rules, vault, clock) }
     }

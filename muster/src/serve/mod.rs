@@ -2,6 +2,7 @@
 
 mod auth;
 mod example;
+mod hosts;
 mod inventory;
 pub(crate) mod store;
 
@@ -11,12 +12,13 @@ use anyhow::{Context, bail};
 use clap::Parser;
 use muster_control::{
     audit::{AuditLog, AuditOptions},
+    planner::NoConnections,
     registry::{Registry, RegistryOptions},
 };
 use muster_model::Clock;
 use muster_server::{
     app::App,
-    collect::{MeteredStore, PoolCollector},
+    collect::{EachHostCollector, HostCollector, MeteredStore, PoolCollector},
     limits::{Limits, RateLimit, WatchSlots},
     listen,
     metrics::Metrics,
@@ -79,6 +81,11 @@ async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
         Registry::open(metered, Arc::clone(&clock), options).await.context("cannot load the registry")?;
     metrics.register(Box::new(PoolCollector::new(Arc::clone(&registry))));
     let hosts = inventory::open(settings, &data_dir, Arc::clone(registry.store()), &clock).await?;
+    let switching = hosts::start(settings, &hosts, &registry, Arc::new(NoConnections), &clock)?;
+    metrics.register(Box::new(HostCollector::new(Arc::clone(&switching.host_loop))));
+    if settings.parsed("metrics.hosts")? {
+        metrics.register_hosts(Box::new(EachHostCollector::new(Arc::clone(&switching.host_loop))));
+    }
     let audit = AuditLog::open(AuditOptions {
         directory: data_dir.join("audit"),
         rotate_bytes: settings.parsed("audit.rotate-bytes")?,
@@ -121,6 +128,7 @@ async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
     let router = routes::router(&app);
     listen::serve(listener, tls, router, stop.clone()).await?;
     stop.cancel();
+    switching.stop().await;
     let _ = loops.await;
     signals.abort();
     drop(app);

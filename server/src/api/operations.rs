@@ -6,7 +6,10 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use muster_control::registry::{Kind, NodePool, Operation, Stored};
+use muster_control::{
+    hosts::{self, CancelError},
+    registry::{AuditNote, Kind, NodePool, Operation, Stored},
+};
 use muster_model::{
     FieldErrors,
     field::{FieldError, Findings, Object},
@@ -18,7 +21,11 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{Call, clusters::Done, pools::cluster_of, reply, request::path_id};
-use crate::{body::Accepts, error::ApiError, preconditions::Preconditions};
+use crate::{
+    body::Accepts,
+    error::{ApiError, Code},
+    preconditions::Preconditions,
+};
 
 /// `POST /api/v1/nodepools/{id}/scale`
 pub async fn scale(call: Call, Path(id): Path<String>, body: Body) -> Response {
@@ -43,7 +50,7 @@ async fn scale_to(call: &Call, id: Uuid, body: Body) -> Result<(Response, Done),
     if let Some(operation) = registry.replayed_operation(&context).await? {
         return Ok((
             answer(&operation),
-            Done { note: muster_control::registry::AuditNote::default(), audited: false },
+            Done { note: AuditNote::default(), audited: false },
         ));
     }
     let cluster = cluster_of(call, id).await?;
@@ -135,4 +142,38 @@ pub async fn list(call: Call) -> Result<Response, ApiError> {
         "revision": call.app.registry.revision().to_string(),
     });
     Ok(reply::value(StatusCode::OK, &answer))
+}
+
+/// `POST /api/v1/operations/{id}/cancel`: withdraws the wish behind an operation on a host.
+pub async fn cancel(call: Call, Path(id): Path<String>) -> Response {
+    let result = cancel_one(&call, &id).await;
+    call.finish("cancel", format!("operations/{id}"), result).await
+}
+
+async fn cancel_one(call: &Call, id: &str) -> Result<(Response, Done), ApiError> {
+    call.query()?.finish()?;
+    let registry = &call.app.registry;
+    let operation = registry.operation(path_id(id)?).await?;
+    if !call.sees(&operation.project) {
+        return Err(ApiError::not_found("Operation"));
+    }
+    let Some(host) = operation.host().map(str::to_owned) else {
+        return Err(ApiError::new(Code::Conflict, "A scale action cannot be cancelled")
+            .details("ask for another size; the operation is then superseded"));
+    };
+    call.checked_host(Verb::Power, &host)?;
+    hosts::cancel(&**registry.store(), &operation, call.app.clock.now()).await.map_err(|error| match error {
+        CancelError::NotUnderWay { .. } => {
+            ApiError::new(Code::Conflict, "The operation is not under way").details(error.to_string())
+        }
+        CancelError::Refused { .. } | CancelError::Conflict { .. } => {
+            ApiError::new(Code::Conflict, "The operation cannot be cancelled").details(error.to_string())
+        }
+        CancelError::Store(error) => {
+            tracing::warn!(code = error.code(), %error, "the store failed a request");
+            ApiError::unavailable()
+        }
+    })?;
+    let note = AuditNote { project: operation.project.clone(), name: host, ..AuditNote::default() };
+    Ok((reply::value(StatusCode::ACCEPTED, &operation), Done { note, audited: true }))
 }

@@ -60,9 +60,33 @@ pub async fn open_metrics(State(app): State<App>) -> Result<Response, ApiError> 
     render_metrics(&app)
 }
 
+/// `GET /metrics/hosts`: series for every host, where they were asked for.
+pub async fn host_metrics(call: Call) -> Result<Response, ApiError> {
+    if !call.caller.identity.sees_all() {
+        return Err(ApiError::forbidden("metrics show all projects; a role in all of them is needed"));
+    }
+    render_host_metrics(&call.app)
+}
+
+/// The same in dev mode.
+pub async fn open_host_metrics(State(app): State<App>) -> Result<Response, ApiError> {
+    render_host_metrics(&app)
+}
+
+fn render_host_metrics(app: &App) -> Result<Response, ApiError> {
+    match app.metrics.render_hosts() {
+        Some(text) => answer_metrics(text),
+        None => Err(ApiError::not_found("Page").details("set metrics.hosts to true for series of every host")),
+    }
+}
+
 fn render_metrics(app: &App) -> Result<Response, ApiError> {
     app.metrics.revision.set(i64::try_from(app.registry.revision().0).unwrap_or(i64::MAX));
-    let text = app.metrics.render().map_err(|error| {
+    answer_metrics(app.metrics.render())
+}
+
+fn answer_metrics(text: Result<String, std::fmt::Error>) -> Result<Response, ApiError> {
+    let text = text.map_err(|error| {
         tracing::error!(%error, "metrics could not be rendered");
         ApiError::internal()
     })?;

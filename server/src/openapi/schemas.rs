@@ -160,7 +160,7 @@ fn objects() -> Value {
         "Operation": { "type": "object", "required": ["id", "kind", "state", "done"],
             "properties": { "id": id, "kind": text, "project": text, "nodepool_id": id, "cluster_id": id,
                 "nodepool_name": text, "target_nodes": { "type": "integer" }, "generation": { "type": "integer" },
-                "host": text, "reason": text, "power": { "type": "object" },
+                "host": text, "reason": text, "power": { "type": "object" }, "operation": text, "phase": text,
                 "state": { "type": "string", "enum": ["Running", "Succeeded", "Superseded", "Failed"] },
                 "done": { "type": "boolean" }, "message": text, "created_at": time, "created_by": text,
                 "finished_at": time } },
