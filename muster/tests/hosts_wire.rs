@@ -50,8 +50,8 @@ impl Inventory {
             epoch: 0,
             at: self.clock.now(),
         };
-        let txn = Txn::new()
-            .put(keys::host("gpu-1", HostRecord::Intent), serde_json::to_vec(&intent).unwrap());
+        let txn =
+            Txn::new().put(keys::host("gpu-1", HostRecord::Intent), serde_json::to_vec(&intent).unwrap());
         let _ = self.store.commit(txn).await.unwrap();
     }
 
@@ -86,7 +86,8 @@ async fn bm_7_17_killed_after_the_power_on_the_next_process_sends_none() {
     let arguments = ["--store", &address, "--bmc-allow", "127.0.0.0/8", "--set", FACTOR];
     let server = Server::start(directory.path(), &arguments);
     let user = World::new(&server.base, "etcd").named(USER);
-    let credential = json!({ "name": "rack-a", "spec": { "kind": "bmc", "user": "admin", "password": "emulated" } });
+    let credential =
+        json!({ "name": "rack-a", "spec": { "kind": "bmc", "user": "admin", "password": "emulated" } });
     user.post("/api/v1/credentials", &credential).await.expect(201);
     let host = json!({ "name": "gpu-1", "spec": {
         "powerInterface": "redfish", "mgmtAddress": bmc.address.to_string(), "pool": "gpu",
@@ -103,7 +104,8 @@ async fn bm_7_17_killed_after_the_power_on_the_next_process_sends_none() {
     assert_eq!(bmc.counters().resets, ["On"]);
     let first: HostOp = inventory.read(HostRecord::Op).await.expect("an operation");
     let listed = user.get("/api/v1/operations").await.expect(200);
-    let kinds: Vec<_> = listed.body["operations"].as_array().unwrap().iter().map(|one| one["kind"].clone()).collect();
+    let kinds: Vec<_> =
+        listed.body["operations"].as_array().unwrap().iter().map(|one| one["kind"].clone()).collect();
     assert_eq!(kinds, ["power-on"], "{}", listed.body);
 
     drop(server); // kill -9
@@ -121,7 +123,8 @@ async fn bm_7_17_killed_after_the_power_on_the_next_process_sends_none() {
     assert!(counters.sessions_peak <= 1 && counters.in_flight_peak <= 1, "{counters:?}");
 
     // What an operator sees.
-    let events = World::new(&server.base, "etcd").named(USER).get("/api/v1/hosts/gpu-1/events").await.expect(200);
+    let events =
+        World::new(&server.base, "etcd").named(USER).get("/api/v1/hosts/gpu-1/events").await.expect(200);
     assert!(events.body["total"].as_u64().unwrap() >= 5, "{}", events.body);
     let page = reqwest::get(format!("{}/metrics", server.base)).await.unwrap().text().await.unwrap();
     assert!(page.contains("muster_hosts{phase=\"idle\"} 1"), "{page}");

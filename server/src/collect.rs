@@ -41,10 +41,7 @@ impl MeteredStore {
         let started = self.clock.precise();
         let result = call.await;
         let took = self.clock.precise().saturating_sub(started);
-        self.metrics
-            .store_seconds
-            .get_or_create(&OperationLabels { operation })
-            .observe(took.as_secs_f64());
+        self.metrics.store_seconds.get_or_create(&OperationLabels { operation }).observe(took.as_secs_f64());
         let outcome = result.as_ref().err().map_or("ok", StoreError::code);
         self.metrics.store_requests.get_or_create(&StoreLabels { operation, outcome }).inc();
         result
@@ -239,18 +236,43 @@ impl Collector for HostCollector {
         single(e, ("hosts_set_aside", "Hosts whose record cannot be used", Gauge), figures.set_aside)?;
         let entered = figures.entered.iter().map(|(phase, count)| (phase.as_str(), *count));
         family(e, ("host_transitions", "Phases that hosts entered", Counter), "phase", entered)?;
-        family(e, ("host_power_calls", "Calls that were sent to power drivers", Counter), "call", figures.calls)?;
+        family(
+            e,
+            ("host_power_calls", "Calls that were sent to power drivers", Counter),
+            "call",
+            figures.calls,
+        )?;
         let looks = [("answered", figures.looks), ("failed", figures.failed_looks)];
         family(e, ("host_looks", "Readings of machines by outcome", Counter), "outcome", looks)?;
         single(e, ("host_turns", "Turns that hosts took", Counter), figures.turns)?;
-        single(e, ("host_start_waits", "Times that a start was held back by a limit", Counter), figures.waits)?;
+        single(
+            e,
+            ("host_start_waits", "Times that a start was held back by a limit", Counter),
+            figures.waits,
+        )?;
         let pools = || figures.pools.iter().take(MAX_ENERGY_POOLS);
         let used = pools().map(|(name, pool)| (name.as_str(), pool.used_milliwatt_hours / 1000));
-        family(e, ("hosts_energy_used_watt_hours", "Energy that a pool's hosts used", Counter), "pool", used)?;
+        family(
+            e,
+            ("hosts_energy_used_watt_hours", "Energy that a pool's hosts used", Counter),
+            "pool",
+            used,
+        )?;
         let saved = pools().map(|(name, pool)| (name.as_str(), pool.saved_milliwatt_hours / 1000));
-        family(e, ("hosts_energy_saved_watt_hours", "Energy that a pool's hosts saved while off", Counter), "pool", saved)?;
-        let drawn = pools().map(|(name, pool)| (name.as_str(), u64::try_from(pool.milliwatts / 1000).unwrap_or(0)));
-        family(e, ("hosts_power_watts", "Power that a pool's hosts draw as far as it is known", Gauge), "pool", drawn)
+        family(
+            e,
+            ("hosts_energy_saved_watt_hours", "Energy that a pool's hosts saved while off", Counter),
+            "pool",
+            saved,
+        )?;
+        let drawn =
+            pools().map(|(name, pool)| (name.as_str(), u64::try_from(pool.milliwatts / 1000).unwrap_or(0)));
+        family(
+            e,
+            ("hosts_power_watts", "Power that a pool's hosts draw as far as it is known", Gauge),
+            "pool",
+            drawn,
+        )
     }
 }
 
@@ -317,7 +339,8 @@ impl Collector for EachHostCollector {
             MetricType::Gauge,
         )?;
         for host in &hosts {
-            let labels = [("node", &*host.host), ("pool", host.pool.as_str()), ("phase", host.phase.as_str())];
+            let labels =
+                [("node", &*host.host), ("pool", host.pool.as_str()), ("phase", host.phase.as_str())];
             ConstGauge::new(1_i64).encode(family.encode_family(&labels.as_slice())?)?;
         }
         Ok(())

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use muster_engine::lifecycle::{
-    self, AgentView, BmcTrouble, Deletion, Evidence, Freeze, Leadership, NodeView, PodsView, PoolView, Settings,
-    Surroundings, TroubleClass,
+    self, AgentView, BmcTrouble, Deletion, Evidence, Freeze, Leadership, NodeView, PodsView, PoolView,
+    Settings, Surroundings, TroubleClass,
 };
 use muster_model::{
     Duration, Known, Timestamp,

@@ -192,9 +192,9 @@ impl Around for Facts {
             Some(Pool { port: Some(port), cluster, .. }) => {
                 Home::Cluster { name: cluster.to_string().into(), port: Arc::clone(port) }
             }
-            Some(Pool { port: None, cluster_name, .. }) => Home::Unconnected {
-                why: format!("cluster {cluster_name} of pool {pool} is not connected"),
-            },
+            Some(Pool { port: None, cluster_name, .. }) => {
+                Home::Unconnected { why: format!("cluster {cluster_name} of pool {pool} is not connected") }
+            }
         }
     }
 

@@ -146,9 +146,7 @@ async fn is_over(world: &World, story: Story, said: bool) -> bool {
         Story::Up | Story::Again => {
             said | (story == Story::Again) && phase == Some(Phase::Serving) && state.taints("h1").is_empty()
         }
-        Story::Down | Story::Forced => {
-            phase == Some(Phase::Idle) && state.taints("h1") == ["muster.dev/off"]
-        }
+        Story::Down | Story::Forced => phase == Some(Phase::Idle) && state.taints("h1") == ["muster.dev/off"],
         Story::NodeDeleted => phase == Some(Phase::Idle) && state.node_is_gone("h1"),
         Story::CalledOff => said && phase == Some(Phase::Serving) && state.cordon("h1") == (false, None),
         Story::Deleted => !keys.iter().any(|key| key.contains("/h1/")),

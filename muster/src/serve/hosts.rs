@@ -41,8 +41,10 @@ pub(super) struct StoreLedger(pub(super) Arc<dyn Store>);
 
 impl StoreLedger {
     fn key(bmc: &str) -> String {
-        let name: String =
-            bmc.chars().map(|c| if c.is_ascii_alphanumeric() || ".:[]-".contains(c) { c } else { '_' }).collect();
+        let name: String = bmc
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() || ".:[]-".contains(c) { c } else { '_' })
+            .collect();
         format!("{SESSIONS}{name}")
     }
 
@@ -89,7 +91,10 @@ impl Agents for Heard {
         match last {
             Some(at) if now.since(at) < patience => Known::Value { value: Presence::Answers, at },
             _ if now.since(self.since) >= patience => Known::Value { value: Presence::Silent, at: now },
-            _ => Known::Unknown { why: "its agent has not been listened to for long enough".into(), since: now },
+            _ => Known::Unknown {
+                why: "its agent has not been listened to for long enough".into(),
+                since: now,
+            },
         }
     }
 }
@@ -126,7 +131,8 @@ pub(super) fn start(
     let time_factor: u32 = settings.parsed("hosts.time-factor").context("hosts.time-factor is no number")?;
     let hub = Arc::new(AgentHub::new(Arc::clone(&parts.vault) as _, Arc::clone(clock)));
     let rules = Arc::clone(&parts.rules);
-    let webhook = Webhook::new(Arc::clone(&rules), Arc::clone(&parts.vault) as _, Arc::clone(clock), Limits::default());
+    let webhook =
+        Webhook::new(Arc::clone(&rules), Arc::clone(&parts.vault) as _, Arc::clone(clock), Limits::default());
     let drivers: Vec<Arc<dyn Power>> = vec![
         Arc::new(parts.redfish.clone()),
         Arc::new(parts.ipmi.clone()),

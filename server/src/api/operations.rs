@@ -48,10 +48,7 @@ async fn scale_to(call: &Call, id: Uuid, body: Body) -> Result<(Response, Done),
     let nodes = read_size(&Call::json(&bytes)?).map_err(|faults| ApiError::validation(&faults))?;
     let registry = &call.app.registry;
     if let Some(operation) = registry.replayed_operation(&context).await? {
-        return Ok((
-            answer(&operation),
-            Done { note: AuditNote::default(), audited: false },
-        ));
+        return Ok((answer(&operation), Done { note: AuditNote::default(), audited: false }));
     }
     let cluster = cluster_of(call, id).await?;
     let scope =
@@ -162,18 +159,20 @@ async fn cancel_one(call: &Call, id: &str) -> Result<(Response, Done), ApiError>
             .details("ask for another size; the operation is then superseded"));
     };
     call.checked_host(Verb::Power, &host)?;
-    hosts::cancel(&**registry.store(), &operation, call.app.clock.now()).await.map_err(|error| match error {
-        CancelError::NotUnderWay { .. } => {
-            ApiError::new(Code::Conflict, "The operation is not under way").details(error.to_string())
-        }
-        CancelError::Refused { .. } | CancelError::Conflict { .. } => {
-            ApiError::new(Code::Conflict, "The operation cannot be cancelled").details(error.to_string())
-        }
-        CancelError::Store(error) => {
-            tracing::warn!(code = error.code(), %error, "the store failed a request");
-            ApiError::unavailable()
-        }
-    })?;
+    hosts::cancel(&**registry.store(), &operation, call.app.clock.now()).await.map_err(
+        |error| match error {
+            CancelError::NotUnderWay { .. } => {
+                ApiError::new(Code::Conflict, "The operation is not under way").details(error.to_string())
+            }
+            CancelError::Refused { .. } | CancelError::Conflict { .. } => {
+                ApiError::new(Code::Conflict, "The operation cannot be cancelled").details(error.to_string())
+            }
+            CancelError::Store(error) => {
+                tracing::warn!(code = error.code(), %error, "the store failed a request");
+                ApiError::unavailable()
+            }
+        },
+    )?;
     let note = AuditNote { project: operation.project.clone(), name: host, ..AuditNote::default() };
     Ok((reply::value(StatusCode::ACCEPTED, &operation), Done { note, audited: true }))
 }

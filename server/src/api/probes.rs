@@ -76,7 +76,9 @@ pub async fn open_host_metrics(State(app): State<App>) -> Result<Response, ApiEr
 fn render_host_metrics(app: &App) -> Result<Response, ApiError> {
     match app.metrics.render_hosts() {
         Some(text) => answer_metrics(text),
-        None => Err(ApiError::not_found("Page").details("set metrics.hosts to true for series of every host")),
+        None => {
+            Err(ApiError::not_found("Page").details("set metrics.hosts to true for series of every host"))
+        }
     }
 }
 
