@@ -92,6 +92,7 @@ async fn list<T: Named>(call: &Call) -> Result<Response, ApiError> {
     let name = query.text("name");
     let limit = query.number("limit", 1, 1_000).unwrap_or(100);
     let cursor = query.text("cursor");
+    let offset = query.number("offset", 0, u64::from(u32::MAX)).unwrap_or(0);
     let _ = query.flag("include_deleted");
     query.finish()?;
     let (all, revision) = call.inventory().all_named::<T>().await?;
