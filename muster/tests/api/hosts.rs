@@ -57,6 +57,11 @@ async fn hosts_are_registered_read_changed_and_deleted(world: World) {
     assert_eq!(made.body["status"]["phase"], "enrolling");
     assert_eq!(made.body["status"]["powerState"], "unknown", "nobody has read it");
     user.post("/api/v1/hosts", &body).await.refused(409, "CONFLICT");
+    let once = user.and("idempotency-key", &format!("key-{name}"));
+    let twice = json!({"name": format!("{name}-once"), "spec": fresh("crud").1});
+    let first = once.post("/api/v1/hosts", &twice).await.expect(201);
+    assert_eq!(once.post("/api/v1/hosts", &twice).await.expect(201).body, first.body);
+    once.post("/api/v1/hosts", &body).await.refused(422, "IDEMPOTENCY_MISMATCH");
     // The seed's noun leads to the same host.
     let path = format!("/api/v1/baremetalnodes/{name}");
     let read = user.get(&path).await.expect(200);
