@@ -187,9 +187,8 @@ async fn one(session: &Session, kind: &'static Kind, object: &Value, delete: &De
     if delete.dry_run == DryRun::Server {
         request = request.query("dryRun", "true");
     }
-    let mut pending = false;
-    match session.client.call(request).await {
-        Ok(answer) => pending = answer.body["gone"] == Value::Bool(false),
+    let pending = match session.client.call(request).await {
+        Ok(answer) => answer.body["gone"] == Value::Bool(false),
         Err(failure) if delete.ignore_not_found && failure.exit == Exit::NotFound => return Ok(()),
         Err(failure) if failure.exit == Exit::Conflict && kind.scope == Scope::Project && !delete.cascade => {
             return Err(failure.next(format!(
@@ -198,7 +197,7 @@ async fn one(session: &Session, kind: &'static Kind, object: &Value, delete: &De
             )));
         }
         Err(failure) => return Err(failure),
-    }
+    };
     let suffix = if delete.dry_run == DryRun::Server { " (server dry run)" } else { "" };
     let word = if pending { "will be deleted when the machine is at rest" } else { "deleted" };
     session.screen.line(&format!("{}/{name} {word}{suffix}", kind.singular))
