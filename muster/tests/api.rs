@@ -6,8 +6,12 @@
 mod bodies;
 #[path = "api/faults.rs"]
 mod faults;
+#[path = "api/foreign.rs"]
+mod foreign;
 #[path = "api/harness.rs"]
 mod harness;
+#[path = "api/hosts.rs"]
+mod hosts;
 #[path = "api/lists.rs"]
 mod lists;
 #[path = "api/seed.rs"]

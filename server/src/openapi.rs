@@ -67,6 +67,7 @@ const DELETE_CLUSTER: &[&str] = &["dryRun", "force", "cascade", "if-match", "pro
 
 const RECORD_LIST: &[&str] = &[
     "limit",
+    "offset",
     "cursor",
     "name",
     "watch",

@@ -24,7 +24,7 @@ use super::{
     index::Index,
     keys,
 };
-use crate::registry::{AuditNote, Guard, WriteContext};
+use crate::registry::{AuditNote, Guard, RegistryError, WriteContext};
 
 /// Tries of a write that others keep getting in the way of.
 pub(super) const MAX_TRIES: usize = 16;
@@ -100,6 +100,9 @@ impl Inventory {
         let _turn = self.shared.writer.lock().await;
         for _ in 0..MAX_TRIES {
             let guard = self.guard().await?;
+            if let Some(written) = self.replayed(context, &host.name).await? {
+                return Ok(written);
+            }
             if self.shared.index().get(&host.name).is_some() {
                 return Err(InventoryError::Taken { kind: "BareMetalNode", name: host.name.clone() });
             }
@@ -119,12 +122,37 @@ impl Inventory {
                 message: format!("registered in pool {}", spec.pool),
             };
             let tell = Told { by: &context.actor, at: context.now, verb: "create" };
-            if let Some(revision) = self.commit(guard.as_ref(), tell, &[edit], |txn| txn).await? {
+            let attach = |txn: Txn| match &context.idempotency {
+                Some(key) => key.record(txn, &encode(&spec), context.now),
+                None => txn,
+            };
+            if let Some(revision) = self.commit(guard.as_ref(), tell, &[edit], attach).await? {
                 let host = self.host(&host.name).ok_or(InventoryError::Busy)?;
                 return Ok(HostWritten { host, changed: true, warnings: told, audit: note.at(revision) });
             }
         }
         Err(InventoryError::Busy)
+    }
+
+    /// The host that the same request registered before, as it is now.
+    async fn replayed(
+        &self,
+        context: &WriteContext,
+        name: &str,
+    ) -> Result<Option<HostWritten>, InventoryError> {
+        let Some(key) = &context.idempotency else { return Ok(None) };
+        let made = key.made(&*self.shared.store).await.map_err(|error| match error {
+            RegistryError::Store(error) => InventoryError::Store(error),
+            RegistryError::Damaged { key, source } => InventoryError::Damaged { key, source },
+            _ => InventoryError::IdempotencyMismatch,
+        })?;
+        let host = made.and_then(|_| self.host(name));
+        Ok(host.map(|host| HostWritten {
+            host,
+            changed: false,
+            warnings: Vec::new(),
+            audit: AuditNote::default(),
+        }))
     }
 
     /// Changes a spec. `change` gets it as it stands, and may be called again when others change it meanwhile.

@@ -41,6 +41,12 @@ pub(crate) struct Delete {
     /// With a cluster, delete its pools too
     #[arg(long)]
     cascade: bool,
+    /// With a host, switch it off before its record goes
+    #[arg(long, conflicts_with = "force")]
+    power_off: bool,
+    /// With a host, delete its record at once and touch nothing
+    #[arg(long)]
+    force: bool,
     /// Wait until they are gone
     #[arg(long)]
     wait: bool,
@@ -171,11 +177,18 @@ async fn one(session: &Session, kind: &'static Kind, object: &Value, delete: &De
     if delete.cascade && kind.scope == Scope::Project {
         request = request.query("cascade", "true");
     }
+    if kind.singular == "host" {
+        for (name, wanted) in [("powerOff", delete.power_off), ("force", delete.force)] {
+            if wanted {
+                request = request.query(name, "true");
+            }
+        }
+    }
     if delete.dry_run == DryRun::Server {
         request = request.query("dryRun", "true");
     }
-    match session.client.call(request).await {
-        Ok(_) => {}
+    let pending = match session.client.call(request).await {
+        Ok(answer) => answer.body["gone"] == Value::Bool(false),
         Err(failure) if delete.ignore_not_found && failure.exit == Exit::NotFound => return Ok(()),
         Err(failure) if failure.exit == Exit::Conflict && kind.scope == Scope::Project && !delete.cascade => {
             return Err(failure.next(format!(
@@ -184,7 +197,8 @@ async fn one(session: &Session, kind: &'static Kind, object: &Value, delete: &De
             )));
         }
         Err(failure) => return Err(failure),
-    }
+    };
     let suffix = if delete.dry_run == DryRun::Server { " (server dry run)" } else { "" };
-    session.screen.line(&format!("{}/{name} deleted{suffix}", kind.singular))
+    let word = if pending { "will be deleted when the machine is at rest" } else { "deleted" };
+    session.screen.line(&format!("{}/{name} {word}{suffix}", kind.singular))
 }

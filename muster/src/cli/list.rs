@@ -125,7 +125,10 @@ pub(crate) async fn pages(session: &Session, kind: &Kind, selection: &Selection)
         // A list without cursors is followed by its offset.
         next = match cursor {
             Some(cursor) => ("cursor", cursor.to_owned()),
-            None if kind.scope == Scope::Id && !ended && (listed.items.len() as u64) < total => {
+            None if matches!(kind.scope, Scope::Id | Scope::Name)
+                && !ended
+                && (listed.items.len() as u64) < total =>
+            {
                 ("offset", listed.items.len().to_string())
             }
             None => return Ok(listed),

@@ -17,6 +17,7 @@ mod edit;
 mod environment;
 mod failure;
 mod get;
+mod hosts;
 mod interrupt;
 mod jsonpath;
 mod kinds;
@@ -73,6 +74,31 @@ pub(crate) enum Command {
     Enable(Box<mode::Mode>),
     /// Let Muster only advise on a cluster or a pool
     Disable(Box<mode::Mode>),
+    /// Register many servers from a file, with a verdict for each line
+    Register(Box<hosts::Register>),
+    /// Make the inventory equal to a DCIM's export
+    Sync(Box<hosts::Sync>),
+    /// Write servers out, as `register` and `sync` take them
+    Export(Box<hosts::Export>),
+    /// Ask a BMC what it is
+    Discover(Box<hosts::Discover>),
+    /// Set and remove labels of servers
+    Label(Box<hosts::Label>),
+    /// Keep the autoscaler away from servers
+    Hold(Box<hosts::Hold>),
+    /// End a hold
+    Release(Box<hosts::Release>),
+    /// Begin or end maintenance of servers
+    Maintenance(Box<hosts::Maintenance>),
+    /// Say that a server was seen to
+    #[command(visible_alias = "ack")]
+    Acknowledge(Box<hosts::Acknowledge>),
+    /// Switch servers by hand
+    Power(Box<hosts::Power>),
+    /// Show what happened to a server
+    History(Box<hosts::History>),
+    /// Give a credential a new value
+    Rotate(Box<hosts::Rotate>),
     /// Follow changes as they happen
     Watch(Box<watch::Watch>),
     /// Wait for operations and objects
@@ -137,6 +163,18 @@ async fn dispatch(command: Command, tools: &Tools) -> Outcome {
         Command::Delete(args) => delete::run(&open(&args.connection)?, *args).await,
         Command::Enable(args) => mode::set(&open(&args.connection)?, *args, "active", "enable").await,
         Command::Disable(args) => mode::set(&open(&args.connection)?, *args, "advise", "disable").await,
+        Command::Register(args) => hosts::register(&open(&args.connection)?, *args).await,
+        Command::Sync(args) => hosts::sync(&open(&args.connection)?, *args).await,
+        Command::Export(args) => hosts::export(&open(&args.connection)?, *args).await,
+        Command::Discover(args) => hosts::discover(&open(&args.connection)?, *args).await,
+        Command::Label(args) => hosts::label(&open(&args.which.connection)?, *args).await,
+        Command::Hold(args) => hosts::hold(&open(&args.which.connection)?, *args).await,
+        Command::Release(args) => hosts::release(&open(&args.which.connection)?, *args).await,
+        Command::Maintenance(args) => hosts::maintenance(&open(&args.which.connection)?, *args).await,
+        Command::Acknowledge(args) => hosts::acknowledge(&open(&args.which.connection)?, *args).await,
+        Command::Power(args) => hosts::power(&open(&args.which.connection)?, *args).await,
+        Command::History(args) => hosts::history(&open(&args.connection)?, *args).await,
+        Command::Rotate(args) => hosts::rotate(&open(&args.connection)?, *args).await,
         Command::Watch(args) => watch::run(&open(&args.connection)?, *args).await,
         Command::Wait(args) => wait::run(&open(&args.connection)?, *args).await,
         Command::Config(args) => contexts::run(tools, *args),

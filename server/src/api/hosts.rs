@@ -58,10 +58,15 @@ pub async fn list(call: Call) -> Result<Response, ApiError> {
     }
     let limit = query.number("limit", 1, MAX_LIMIT).unwrap_or(DEFAULT_LIMIT);
     let cursor = query.text("cursor");
+    let offset = query.number("offset", 0, u64::from(u32::MAX)).unwrap_or(0);
+    if cursor.is_some() && offset > 0 {
+        query.fault(FieldError::new("cursor", "cannot be used together with offset"));
+    }
     let filter = read_filter(&call, &mut query);
     query.finish()?;
     let hosts = call.inventory().hosts(&filter)?;
-    let start = cursor.map_or(0, |cursor| hosts.partition_point(|host| *host.name <= *cursor));
+    let offset = usize::try_from(offset).unwrap_or(usize::MAX).min(hosts.len());
+    let start = cursor.map_or(offset, |cursor| hosts.partition_point(|host| *host.name <= *cursor));
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let page: Vec<&Arc<Host>> = hosts.iter().skip(start).take(limit).collect();
     let texts: Vec<bytes::Bytes> = page.iter().map(|host| host.text()).collect();

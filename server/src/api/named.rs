@@ -92,6 +92,7 @@ async fn list<T: Named>(call: &Call) -> Result<Response, ApiError> {
     let name = query.text("name");
     let limit = query.number("limit", 1, 1_000).unwrap_or(100);
     let cursor = query.text("cursor");
+    let offset = query.number("offset", 0, u64::from(u32::MAX)).unwrap_or(0);
     let _ = query.flag("include_deleted");
     query.finish()?;
     let (all, revision) = call.inventory().all_named::<T>().await?;
@@ -100,8 +101,9 @@ async fn list<T: Named>(call: &Call) -> Result<Response, ApiError> {
         .filter(|stored| call.sees(&stored.project))
         .filter(|stored| name.as_deref().is_none_or(|name| stored.spec.name() == name))
         .collect();
+    let offset = usize::try_from(offset).unwrap_or(usize::MAX).min(wanted.len());
     let start =
-        cursor.map_or(0, |cursor| wanted.partition_point(|stored| stored.spec.name() <= cursor.as_str()));
+        cursor.map_or(offset, |cursor| wanted.partition_point(|stored| stored.spec.name() <= cursor.as_str()));
     let page: Vec<_> = wanted.iter().skip(start).take(usize::try_from(limit).unwrap_or(usize::MAX)).collect();
     let mut answer = json!({
         T::KIND.plural(): page.iter().map(|stored| stored.to_api()).collect::<Vec<_>>(),

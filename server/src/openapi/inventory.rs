@@ -17,6 +17,7 @@ use super::{
 
 const HOST_LIST: &[&str] = &[
     "host_limit",
+    "offset",
     "cursor",
     "state",
     "host_phase",

@@ -3,8 +3,10 @@
 
 mod cluster;
 mod conditions;
+mod host;
 mod operation;
 mod pool;
+mod records;
 mod report;
 
 use std::collections::BTreeMap;
@@ -19,6 +21,7 @@ use super::{
 };
 
 pub(crate) use conditions::{condition, verdict};
+pub(crate) use host::event_row;
 
 /// How objects of a kind are named and found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +30,8 @@ pub(crate) enum Scope {
     Project,
     /// Names are unique in a cluster: `cluster/name`.
     Cluster,
+    /// Names are unique everywhere, and are the id.
+    Name,
     /// Known by id alone.
     Id,
     /// Not objects of their own: the reports that controllers made on a pool, `cluster/pool/controller`.
@@ -91,7 +96,16 @@ pub(crate) enum Section {
 }
 
 /// Every kind, in the order in which `get all` shows them and `apply` creates them.
-pub(crate) static KINDS: &[&Kind] = &[&cluster::KIND, &pool::KIND, &report::KIND, &operation::KIND];
+pub(crate) static KINDS: &[&Kind] = &[
+    &cluster::KIND,
+    &pool::KIND,
+    &report::KIND,
+    &operation::KIND,
+    &records::RACK,
+    &records::PROFILE,
+    &records::CREDENTIAL,
+    &host::KIND,
+];
 
 /// The kind called `name`, by any of its names.
 pub(crate) fn find(name: &str) -> Option<&'static Kind> {
@@ -135,7 +149,7 @@ impl Kind {
     /// Name of an object among its like: `web`, `prod/web`, an id.
     pub(crate) fn full_name(&self, view: &View<'_>) -> String {
         match self.scope {
-            Scope::Project => view.text("name"),
+            Scope::Project | Scope::Name => view.text("name"),
             Scope::Cluster => format!("{}/{}", view.cluster_name(), view.text("name")),
             Scope::Id => view.text("id"),
             Scope::OnPool => format!("{}/{}", view.text("pool"), view.text("controller_name")),
