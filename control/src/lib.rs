@@ -5,6 +5,7 @@
 
 pub mod actuator;
 pub mod audit;
+pub mod explain;
 pub mod journal;
 pub mod lead;
 pub mod planner;
