@@ -8,6 +8,7 @@
 pub mod actuator;
 pub mod audit;
 pub mod inventory;
+pub mod explain;
 pub mod journal;
 pub mod lead;
 pub mod planner;

@@ -8,13 +8,13 @@ use axum::{
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::{
-    api::{clusters, operations, pools, probes, status},
+    api::{clusters, decisions, explain, operations, pools, probes, status},
     app::App,
     frame, openapi,
 };
 
 /// Every path that is served, as metrics label them.
-pub const PATHS: [&str; 17] = [
+pub const PATHS: [&str; 26] = [
     "/health",
     "/livez",
     "/readyz",
@@ -31,6 +31,15 @@ pub const PATHS: [&str; 17] = [
     "/api/v1/nodepools/{id}/scale",
     "/api/v1/operations",
     "/api/v1/operations/{id}",
+    "/api/v1/decisions",
+    "/api/v1/decisions/{id}",
+    "/api/v1/decisions/{id}/replay",
+    "/api/v1/decisions/{id}/compare",
+    "/api/v1/explain/pod/{namespace}/{name}",
+    "/api/v1/explain/node/{name}",
+    "/api/v1/explain/host/{name}",
+    "/api/v1/explain/pool/{id}",
+    "/api/v1/explain/decision/{id}",
     "/docs",
 ];
 
@@ -61,7 +70,16 @@ pub fn router(app: &App) -> Router {
         .route("/api/v1/nodepools/{id}/status", get(status::read_pool).put(status::report_pool))
         .route("/api/v1/nodepools/{id}/scale", post(operations::scale))
         .route("/api/v1/operations", get(operations::list))
-        .route("/api/v1/operations/{id}", get(operations::read));
+        .route("/api/v1/operations/{id}", get(operations::read))
+        .route("/api/v1/decisions", get(decisions::list))
+        .route("/api/v1/decisions/{id}", get(decisions::read))
+        .route("/api/v1/decisions/{id}/replay", get(decisions::again))
+        .route("/api/v1/decisions/{id}/compare", get(decisions::side_by_side))
+        .route("/api/v1/explain/pod/{namespace}/{name}", get(explain::pod))
+        .route("/api/v1/explain/node/{name}", get(explain::node))
+        .route("/api/v1/explain/host/{name}", get(explain::host))
+        .route("/api/v1/explain/pool/{id}", get(explain::pool))
+        .route("/api/v1/explain/decision/{id}", get(explain::decision));
     let api = if app.identity.is_dev() { api } else { api.route("/metrics", get(probes::metrics)) };
     let api = api.route_layer(from_fn_with_state(app.clone(), frame::authenticated));
     let open = Router::new()

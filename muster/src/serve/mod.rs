@@ -10,12 +10,15 @@ use anyhow::{Context, bail};
 use clap::Parser;
 use muster_control::{
     audit::{AuditLog, AuditOptions},
+    explain::Explain,
+    lead,
+    planner::{Parts, Planning},
     registry::{Registry, RegistryOptions},
 };
 use muster_model::Clock;
 use muster_server::{
     app::App,
-    collect::{MeteredStore, PoolCollector},
+    collect::{MeteredStore, PlannerCollector, PoolCollector},
     limits::{Limits, RateLimit, WatchSlots},
     listen,
     metrics::Metrics,
@@ -89,8 +92,11 @@ async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
         watches_per_identity: settings.parsed("limits.watches-per-identity")?,
     };
     let stop = CancellationToken::new();
+    let parts = Parts::new(Arc::clone(&registry));
+    metrics.register(Box::new(PlannerCollector::new(Arc::clone(&parts.board))));
     let app = App {
         registry: Arc::clone(&registry),
+        explain: Explain::new(Arc::clone(&parts.board), parts.journal.clone()),
         identity: Arc::new(authenticator),
         audit: Arc::new(audit),
         metrics,
@@ -104,6 +110,18 @@ async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
         let (registry, stop) = (Arc::clone(&registry), stop.clone());
         async move { registry.run(stop).await }
     });
+    let (sender, leading) = tokio::sync::watch::channel(None);
+    let election = tokio::spawn(lead::run(
+        Arc::clone(registry.store()),
+        Arc::clone(&app.clock),
+        holder(),
+        sender,
+        stop.clone(),
+    ));
+    let planners = tokio::spawn({
+        let (planning, stop) = (Planning::new(parts, Arc::clone(&app.clock)), stop.clone());
+        async move { planning.run(leading, stop).await }
+    });
     if seed_example {
         example::register(&registry, app.clock.now()).await?;
     }
@@ -113,6 +131,10 @@ async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
     let router = routes::router(&app);
     listen::serve(listener, tls, router, stop.clone()).await?;
     stop.cancel();
+    let _ = planners.await;
+    if let Ok(Err(error)) = election.await {
+        tracing::warn!(code = error.code(), %error, "leadership could not be given back; it runs out by itself");
+    }
     let _ = loops.await;
     signals.abort();
     drop(app);
@@ -120,6 +142,11 @@ async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
     opened.store.close().await.context("the store could not be closed cleanly")?;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Who this is among all processes that ever lead: the process and a random part.
+fn holder() -> String {
+    format!("muster-{}-{}", std::process::id(), uuid::Uuid::now_v7())
 }
 
 /// Says on standard output where the service is; tests and scripts read the first line.

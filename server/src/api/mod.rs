@@ -1,6 +1,9 @@
 //! The handlers. Each reads its request strictly, asks the registry, and answers.
 
 pub mod clusters;
+pub mod decisions;
+pub mod explain;
+mod follow;
 pub mod operations;
 pub mod pools;
 pub mod probes;
