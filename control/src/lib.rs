@@ -3,4 +3,5 @@
 //! Everything here works against ports (`Store`, `Clock`); nothing knows HTTP.
 
 pub mod audit;
+pub mod freeze;
 pub mod registry;

@@ -23,6 +23,7 @@ pub mod power;
 pub mod quantity;
 pub mod rack;
 pub mod report;
+pub mod restored;
 pub mod status;
 
 pub mod store;

@@ -4,3 +4,4 @@ pub mod bench_engine;
 pub mod conformance;
 pub mod scenario;
 pub mod simulate;
+pub mod tree;
