@@ -1,8 +1,10 @@
 //! Muster: one binary that serves, and the command line that talks to it.
 
+mod bench;
 mod cli;
 mod clock;
 mod config;
+mod limits;
 mod logs;
 mod output;
 mod serve;
@@ -24,6 +26,8 @@ enum Command {
     /// Serve the API
     Serve(serve::Args),
     Simulate(Box<simulate::Args>),
+    /// Measure Muster on this machine, against its bars
+    Bench(bench::Args),
     #[command(flatten)]
     Client(cli::Command),
 }
@@ -37,6 +41,7 @@ fn main() -> ExitCode {
         Command::Simulate(args) => {
             Ok(simulate::run(&args, &mut std::io::stdout().lock(), &mut std::io::stderr().lock()).into())
         }
+        Command::Bench(args) => bench::main(&args),
         Command::Client(command) => client(command),
     };
     match result {

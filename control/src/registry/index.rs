@@ -22,7 +22,8 @@ pub struct Summary {
     pub kind: Kind,
     pub id: Uuid,
     pub project: Arc<str>,
-    /// The pool's cluster; the cluster itself for clusters; the pool for operations.
+    /// The pool's cluster; the cluster itself for clusters; the pool for operations on one,
+    /// nil for operations on hosts.
     pub cluster: Uuid,
     pub name: Box<str>,
     pub created_by: Arc<str>,
@@ -208,7 +209,7 @@ pub(super) struct Index {
     pub(super) revision: Revision,
     /// Objects whose status is due for another look, by time.
     due: BTreeSet<(Timestamp, Kind, Uuid)>,
-    /// Operations under way.
+    /// Operations on pools that are under way.
     pub(super) open_operations: BTreeSet<Uuid>,
     texts: HashSet<Arc<str>>,
 }
@@ -258,7 +259,8 @@ impl Index {
     pub(super) fn set(&mut self, summary: Arc<Summary>) -> Option<Arc<Summary>> {
         let (kind, id, due) = (summary.kind, summary.id, summary.recheck_at);
         if kind == Kind::Operation {
-            if summary.phase == OPEN {
+            // Those on hosts are ended by the inventory, which knows them.
+            if summary.phase == OPEN && !summary.cluster.is_nil() {
                 self.open_operations.insert(id);
             } else {
                 self.open_operations.remove(&id);

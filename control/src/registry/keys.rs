@@ -23,6 +23,7 @@ use uuid::Uuid;
 /// Everything of ours; the feed of changes watches this prefix.
 pub const ROOT: &str = "/muster/";
 pub const NAMES: &str = "/muster/names/";
+pub const OPERATIONS: &str = "/muster/operations/";
 pub const REPORTS: &str = "/muster/reports/";
 pub const IDEMPOTENCY: &str = "/muster/idempotency/";
 

@@ -71,12 +71,16 @@ struct LightBlock<'a> {
 #[derive(Debug, Deserialize)]
 struct LightOperation<'a> {
     id: Uuid,
-    nodepool_id: Uuid,
-    #[serde(borrow)]
+    #[serde(default)]
+    nodepool_id: Option<Uuid>,
+    #[serde(borrow, default)]
     nodepool_name: Cow<'a, str>,
+    #[serde(borrow, default)]
+    host: Cow<'a, str>,
     #[serde(borrow)]
     project: Cow<'a, str>,
     state: OperationState,
+    #[serde(default)]
     generation: u64,
     created_at: Timestamp,
     #[serde(borrow)]
@@ -104,8 +108,8 @@ impl LightOperation<'_> {
             kind: Kind::Operation,
             id: self.id,
             project: index.intern(&self.project),
-            cluster: self.nodepool_id,
-            name: self.nodepool_name.as_ref().into(),
+            cluster: self.nodepool_id.unwrap_or_default(),
+            name: if self.nodepool_id.is_some() { &self.nodepool_name } else { &self.host }.as_ref().into(),
             created_by: index.intern(&self.created_by),
             created_at: self.created_at,
             generation: self.generation,
