@@ -32,7 +32,7 @@ pub(crate) struct View {
 #[derive(Debug, Clone, Parser)]
 pub(crate) struct Sources {
     /// Settings file (YAML)
-    #[arg(long, env = "MUSTER_CONFIG")]
+    #[arg(long, env = "MUSTER_SERVER_CONFIG")]
     config: Option<PathBuf>,
     /// Address and port to serve on
     #[arg(long)]
@@ -186,7 +186,7 @@ const SETTINGS: &[Known] = &[
 /// Variables that start like ours but are not settings of the server.
 const FOREIGN: [&str; 11] = [
     "MUSTER_CACHE",
-    "MUSTER_CONFIG",
+    "MUSTER_SERVER_CONFIG",
     // The command line's.
     "MUSTER_SERVER",
     "MUSTER_CONTEXT",

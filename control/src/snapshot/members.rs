@@ -6,11 +6,7 @@ use muster_engine::{
     snapshot::{HostState, Member, MemberState, Pool, Template},
     template,
 };
-use muster_model::{
-    NODEPOOL_LABEL, Timestamp,
-    k8s::Node,
-    observe::OFF_TAINT,
-};
+use muster_model::{NODEPOOL_LABEL, Timestamp, k8s::Node, observe::OFF_TAINT};
 
 use super::{
     Draft, HostInput, Inputs, Observed, PoolInput,
@@ -198,7 +194,13 @@ fn asked_nodes(inputs: &Inputs, draft: &mut Draft) {
 }
 
 /// A node as it will look.
-fn upcoming(draft: &Draft, pool: &PoolInput, template_name: &str, name: &str, zone: Option<&str>) -> Option<Node> {
+fn upcoming(
+    draft: &Draft,
+    pool: &PoolInput,
+    template_name: &str,
+    name: &str,
+    zone: Option<&str>,
+) -> Option<Node> {
     let pool = draft.snapshot.pool(pool.name())?;
     Some(template::node(pool.template(template_name)?, name, zone, None))
 }
