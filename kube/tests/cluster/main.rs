@@ -1,0 +1,13 @@
+//! The adapter against a real kube-apiserver, scheduler and controller manager, started once for all of these.
+#![allow(clippy::disallowed_methods, reason = "tests wait in real time")]
+
+mod acting;
+mod denied;
+mod disturbed;
+mod electing;
+mod kubelets;
+mod proxy;
+mod reviewing;
+mod support;
+mod telling;
+mod watching;
