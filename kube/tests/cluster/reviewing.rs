@@ -33,6 +33,8 @@ async fn a_token_names_its_bearer_and_rbac_names_the_roles() {
     let one = review(&token("in-project", "muster")).await.expect("a good token");
     assert!(one.everywhere.is_empty());
     assert_eq!(one.projects.get(&project), Some(&BTreeSet::from([Role::Operator])));
+    let at_home = reviewer.review(&token("in-project", "muster"), None).await.unwrap().unwrap();
+    assert_eq!((at_home.home.as_ref(), &at_home.projects), (Some(&project), &one.projects), "its namespace");
     let elsewhere: Project = "team-b".parse().unwrap();
     let there = reviewer.review(&token("in-project", "muster"), Some(&elsewhere)).await.unwrap().unwrap();
     assert!(there.projects.is_empty(), "a right in one project is none in another");

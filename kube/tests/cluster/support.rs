@@ -10,7 +10,7 @@ use muster_model::{
 };
 
 /// How long anything may take on a busy machine.
-pub(crate) const LIMIT: Duration = Duration::from_secs(120);
+pub(crate) const LIMIT: Duration = Duration::from_mins(2);
 
 pub(crate) fn clock() -> Arc<dyn Clock> {
     Arc::new(RealClock::default())

@@ -166,7 +166,7 @@ async fn a_server_that_cannot_stream_lists_is_paged_through_and_a_kind_may_be_mi
     assert!(health.fresh_at.millis() > 0, "what is not served does not make the rest look old");
 }
 
-const KINDS: &str = r#"
+const KINDS: &str = r"
 apiVersion: v1
 kind: List
 items:
@@ -194,4 +194,4 @@ items:
    template: {spec: {restartPolicy: Never, containers: [{name: c, image: none}]}}}}
 - {apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: kinds-priority}, value: 7}
 - {apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: kinds-runtime}, handler: kinds}
-"#;
+";
