@@ -17,7 +17,7 @@ use muster_model::{
 use serde::de::DeserializeOwned;
 
 use super::{HostInput, Inputs, Memory, Observed, PoolInput, memory};
-use crate::registry::{Cluster, NodePool, OperationState, Registry, RegistryError, keys};
+use crate::registry::{Cluster, NodePool, OperationState, Subject, Registry, RegistryError, keys};
 
 /// Where racks are kept, by name.
 pub const RACKS: &str = "/muster/racks/";
@@ -52,11 +52,16 @@ pub async fn pools(registry: &Registry, id: ClusterId) -> Result<Option<Gathered
     let store = registry.store();
     let names = every(&**store, &keys::pool_names(id.uuid()), false).await?;
     let requests: BTreeMap<uuid::Uuid, u32> = registry
-        .operations(|operation| operation.cluster_id == id.uuid() && operation.state == OperationState::Running)
+        .operations(|operation| operation.state == OperationState::Running)
         .await?
         .into_iter()
         .rev()
-        .map(|operation| (operation.nodepool_id, operation.target_nodes))
+        .filter_map(|operation| match operation.subject {
+            Subject::Pool { nodepool_id, cluster_id, target_nodes, .. } if cluster_id == id.uuid() => {
+                Some((nodepool_id, target_nodes))
+            }
+            Subject::Pool { .. } | Subject::Host { .. } => None,
+        })
         .collect();
     let (mut pools, mut unreadable_pools) = (Vec::new(), Vec::new());
     for entry in &names {
