@@ -1,6 +1,7 @@
 //! `muster serve`: puts the parts together, serves, and stops cleanly.
 
 mod auth;
+mod cluster_identity;
 mod export;
 pub(crate) mod store;
 
@@ -62,14 +63,14 @@ pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
 async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
     let address: SocketAddr = settings.parsed("listen")?;
     let tls = tls_files(settings)?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     // Refusals come before anything is written.
-    auth::check(settings, address, tls.as_ref())?;
+    auth::check(settings, address, tls.as_ref(), &clock).await?;
     let data_dir = PathBuf::from(settings.text("data-dir"));
     std::fs::create_dir_all(&data_dir)
         .with_context(|| format!("cannot make the data directory {}", data_dir.display()))?;
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let auth::Auth { authenticator, token_file } =
-        auth::build(settings, address, tls.as_ref(), &data_dir, &clock)?;
+        auth::build(settings, address, tls.as_ref(), &data_dir, &clock).await?;
     let tls = tls.as_ref().map(tls::server_config).transpose()?;
 
     let metrics = Metrics::new();
