@@ -119,12 +119,12 @@ async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
         let (registry, stop) = (Arc::clone(&registry), stop.clone());
         async move { registry.run(stop).await }
     });
-    let (sender, leading) = tokio::sync::watch::channel(None);
+    let leader = lead::Lead::new(Arc::clone(&app.clock));
+    let leading = leader.subscribe();
     let election = tokio::spawn(lead::run(
         Arc::clone(registry.store()),
-        Arc::clone(&app.clock),
-        holder(),
-        sender,
+        lead::config(holder()),
+        leader,
         stop.clone(),
     ));
     let planners = tokio::spawn({
