@@ -4,6 +4,7 @@ mod bench;
 mod cli;
 mod clock;
 mod config;
+mod emulate;
 mod limits;
 mod logs;
 mod output;
@@ -28,6 +29,7 @@ enum Command {
     Simulate(Box<simulate::Args>),
     /// Measure Muster on this machine, against its bars
     Bench(bench::Args),
+    Emulate(emulate::Args),
     #[command(flatten)]
     Client(cli::Command),
 }
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
             Ok(simulate::run(&args, &mut std::io::stdout().lock(), &mut std::io::stderr().lock()).into())
         }
         Command::Bench(args) => bench::main(&args),
+        Command::Emulate(args) => emulate::main(&args),
         Command::Client(command) => client(command),
     };
     match result {
