@@ -4,6 +4,7 @@ mod auth;
 mod cluster_identity;
 mod export;
 pub(crate) mod store;
+mod triggers;
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
 
@@ -95,7 +96,8 @@ async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
         watches_per_identity: settings.parsed("limits.watches-per-identity")?,
     };
     let stop = CancellationToken::new();
-    let parts = Parts::new(Arc::clone(&registry));
+    let mut parts = Parts::new(Arc::clone(&registry));
+    parts.triggers = Some(Arc::new(triggers::Configured::new(settings, Arc::clone(registry.store()))?));
     metrics.register(Box::new(PlannerCollector::new(Arc::clone(&parts.board))));
     let exporter_clock = Arc::clone(&clock);
     let mut app = App {
