@@ -1,11 +1,11 @@
 //! What pools allow: sizes, marks, headroom, triggers, and the breaker for times of trouble.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use muster_model::{Timestamp, k8s::Node};
 
 use super::{
-    ground::{Ground, Seat, amount, is_ready},
+    ground::{Ground, Seat, is_ready},
     report::Blocker,
 };
 use crate::{
@@ -60,6 +60,8 @@ pub(crate) struct Tally<'a> {
     pub(crate) used: Vec<i64>,
     /// Headroom by name: required, and held by nodes that stay if no lane has it.
     headroom: Vec<(Box<str>, i64, Option<usize>, i64)>,
+    /// Nodes that stay and have no pod to move.
+    free_nodes: u32,
 }
 
 #[derive(Debug, Clone)]
@@ -67,6 +69,8 @@ pub(crate) struct Pools<'a> {
     pub(crate) tallies: Vec<Tally<'a>>,
     /// Pool of every seat.
     pub(crate) of: Vec<Option<u32>>,
+    /// Whether a seat has pods that would have to move, or gets some.
+    occupied: Vec<bool>,
     cluster: Unready,
     racks: BTreeMap<&'a str, Unready>,
     cpu: Option<usize>,
@@ -84,6 +88,7 @@ impl<'a> Pools<'a> {
             snapshot.hosts.iter().filter_map(|host| Some((&*host.name, host.rack.as_deref()?))).collect();
         let mut pools = Self {
             of: Vec::with_capacity(ground.seats.len()),
+            occupied: Vec::with_capacity(ground.seats.len()),
             cluster: Unready::default(),
             racks: BTreeMap::new(),
             cpu: lane("cpu"),
@@ -93,6 +98,8 @@ impl<'a> Pools<'a> {
         for (at, seat) in ground.seats.iter().enumerate() {
             let pool = seat.member.and_then(|member| by_name.get(&*member.pool)).copied();
             pools.of.push(pool);
+            let guests = if at < ground.real { ground.on(at as u32).len() } else { 0 };
+            pools.occupied.push(guests > 0 || seat.arriving > 0);
             if seat.index.is_none() {
                 continue;
             }
@@ -122,6 +129,7 @@ impl<'a> Pools<'a> {
                 tally.used[lane] += capacity - state.room(at)[lane];
             }
             tally.hold(seat.node, 1);
+            tally.free_nodes += u32::from(seat.receives && !pools.occupied[at]);
         }
         for member in snapshot.members.values().filter(|member| member.state != MemberState::Leaving) {
             if let Some(&pool) = by_name.get(&*member.pool) {
@@ -171,6 +179,7 @@ impl<'a> Pools<'a> {
             if self.tallies[pool as usize].has_marks() {
                 let mut tally = self.tallies[pool as usize].clone();
                 tally.shift(&used, (Some(pool) == own).then_some(&ground.seats[node as usize]));
+                tally.free_nodes -= self.free_nodes_lost(pool, node, moves);
                 found.extend(tally.above_mark(self.cpu, self.memory));
                 found.extend(tally.below_headroom());
             }
@@ -183,13 +192,26 @@ impl<'a> Pools<'a> {
         let own = self.of[node as usize];
         for (pool, used) in self.used_deltas(ground, state, node, moves) {
             let seat = (Some(pool) == own).then_some(&ground.seats[node as usize]);
+            let lost = self.free_nodes_lost(pool, node, moves);
             self.tallies[pool as usize].shift(&used, seat);
+            self.tallies[pool as usize].free_nodes -= lost;
+        }
+        for &(_, to) in moves {
+            self.occupied[to as usize] = true;
         }
         if let Some(pool) = own {
             let tally = &mut self.tallies[pool as usize];
             tally.removed += 1;
             tally.staying = tally.staying.saturating_sub(1);
         }
+    }
+
+    /// Nodes of the pool that are free now, and gone or used once the node is removed so.
+    fn free_nodes_lost(&self, pool: u32, node: u32, moves: &[(u32, u32)]) -> u32 {
+        let free = |seat: u32| self.of[seat as usize] == Some(pool) && !self.occupied[seat as usize];
+        let used: BTreeSet<u32> = moves.iter().map(|&(_, to)| to).filter(|&to| free(to)).collect();
+        let lost = used.len() as u32 + u32::from(free(node));
+        lost.min(self.tallies[pool as usize].free_nodes)
     }
 
     /// How the used amounts of pools change. In `state` the pods have been lifted off the node, so that what
@@ -230,10 +252,14 @@ impl<'a> Pools<'a> {
 
 fn tally<'a>(pool: &'a Pool, plan: &Plan, ground: &Ground<'_>) -> Tally<'a> {
     let lanes = ground.lanes.len();
-    let required = Amounts::capacity(&pool.headroom);
-    let headroom = pool.headroom.iter().map(|(name, _)| {
-        (name.into(), amount(name, &required), ground.lanes.iter().position(|lane| **lane == *name), 0)
-    });
+    let mut required = Amounts::capacity(&pool.headroom);
+    let shape = Amounts::rounded(&pool.spare.shape);
+    for _ in 0..pool.spare.pods {
+        required.add(&shape);
+    }
+    let headroom = required
+        .entries()
+        .map(|(name, wanted)| (name.into(), wanted, ground.lanes.iter().position(|lane| **lane == *name), 0));
     Tally {
         pool,
         staying: 0,
@@ -245,6 +271,7 @@ fn tally<'a>(pool: &'a Pool, plan: &Plan, ground: &Ground<'_>) -> Tally<'a> {
         allocatable: vec![0; lanes],
         used: vec![0; lanes],
         headroom: headroom.collect(),
+        free_nodes: 0,
     }
 }
 
@@ -290,6 +317,7 @@ impl Tally<'_> {
         demand.target_cpu_percent.is_some()
             || demand.target_memory_percent.is_some()
             || !self.headroom.is_empty()
+            || self.pool.spare.nodes > 0
     }
 
     /// The least number of nodes to keep.
@@ -348,6 +376,14 @@ impl Tally<'_> {
     }
 
     fn below_headroom(&self) -> Option<Blocker> {
+        if self.free_nodes < self.pool.spare.nodes {
+            return Some(Blocker::Headroom {
+                pool: self.pool.name.to_string(),
+                resource: "nodes".into(),
+                left: i64::from(self.free_nodes),
+                required: i64::from(self.pool.spare.nodes),
+            });
+        }
         self.headroom.iter().find_map(|(resource, required, lane, held)| {
             let left = lane.map_or(*held, |lane| self.allocatable[lane] - self.used[lane]);
             (left < *required).then(|| Blocker::Headroom {
