@@ -29,6 +29,7 @@ mod volumes;
 pub use pods::{Controllers, Fate, blocks, fate};
 pub use report::{Blocker, Kept, Movement, Outcome, PodBlock, Refusal, Refused, Report, Verdict, Witness};
 pub use steps::{Step, step};
+pub(crate) use steps::step_among;
 pub use usage::{Share, Usage};
 
 use crate::{

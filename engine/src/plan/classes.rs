@@ -104,7 +104,7 @@ impl<'a> Specs<'a> {
 /// What tells classes apart: spec, namespace, labels and level.
 type Key = (u32, u32, u32, u32);
 
-/// Groups pods. `keys` are the label keys that matter, `levels` how long each pod has waited (none: long
+/// Groups pods, in the order in which they are met. `keys` are the label keys that matter, `levels` how long each pod has waited (none: long
 /// enough for everything).
 pub(crate) fn group<'a>(
     pods: &[&'a Pod],
@@ -149,13 +149,6 @@ pub(crate) fn group<'a>(
     for class in &mut classes {
         sort_members(pods, &mut class.members);
     }
-    classes.sort_by(|a, b| {
-        let priority = |class: &PodClass<'_>| std::cmp::Reverse(class.pod.spec.priority.unwrap_or(0));
-        priority(a)
-            .cmp(&priority(b))
-            .then_with(|| b.request.cmp(&a.request))
-            .then_with(|| name_key(pods[a.members[0] as usize]).cmp(&name_key(pods[b.members[0] as usize])))
-    });
     classes
 }
 
@@ -181,6 +174,22 @@ fn project<'a>(
 /// Namespace, then names as people count them: `web-2` before `web-10`.
 pub(crate) fn name_key(pod: &Pod) -> (&str, usize, &str) {
     (&pod.metadata.namespace, pod.metadata.name.len(), &pod.metadata.name)
+}
+
+/// The order of classes: priority, size, then the name of the first pod. `requests` are amounts by lane.
+pub(crate) fn order(pods: &[&Pod], classes: &[PodClass<'_>], requests: &[Vec<i64>]) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..classes.len() as u32).collect();
+    let priority = |at: u32| classes[at as usize].pod.spec.priority.unwrap_or(0);
+    let first = |at: u32| name_key(pods[classes[at as usize].members[0] as usize]);
+    order.sort_unstable_by(|&a, &b| {
+        let size = || requests[b as usize].cmp(&requests[a as usize]);
+        priority(b)
+            .cmp(&priority(a))
+            .then_with(size)
+            .then_with(|| first(a).cmp(&first(b)))
+            .then_with(|| classes[a as usize].level.cmp(&classes[b as usize].level))
+    });
+    order
 }
 
 fn sort_members(pods: &[&Pod], members: &mut [u32]) {

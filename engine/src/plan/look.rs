@@ -18,13 +18,20 @@ pub(crate) struct Look<'a> {
     spec: &'a PodSpec,
     /// Set if the pod's own name says which claims it uses.
     name: Option<&'a str>,
+    /// Whether the node that it is bound to is part of it.
+    placed: bool,
 }
 
 impl<'a> Look<'a> {
     pub(crate) fn of(pod: &'a Pod) -> Self {
         let own = |source: &VolumeSource| matches!(source, VolumeSource::Ephemeral { .. });
         let named = pod.spec.volumes.iter().any(|volume| own(&volume.source));
-        Self { spec: &pod.spec, name: named.then_some(&*pod.metadata.name) }
+        Self { spec: &pod.spec, name: named.then_some(&*pod.metadata.name), placed: true }
+    }
+
+    /// The same, wherever the pod is bound.
+    pub(crate) fn anywhere(pod: &'a Pod) -> Self {
+        Self { placed: false, ..Self::of(pod) }
     }
 
     /// Whether the pod's own name is part of what is seen.
@@ -58,6 +65,7 @@ impl<'a> Look<'a> {
             restart_policy: _,
             termination_grace_period_seconds: _,
         } = self.spec;
+        let node_name = node_name.as_ref().filter(|_| self.placed);
         let place = (node_name, node_selector, affinity, topology_spread_constraints, tolerations);
         let amounts = (resources.as_ref().map(|resources| &resources.requests), overhead);
         let kind = (*host_network && *host_users == Some(false), priority, resource_claims.is_empty());

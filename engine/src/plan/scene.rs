@@ -51,7 +51,7 @@ impl<'a> Pods<'a> {
             };
             if let Some(node) = node {
                 last = Some((name, node));
-                pods.running.push(Running { pod, node, count: 1 });
+                pods.running.push(Running { pod, node, count: 1, class: None });
             }
         }
         pods
@@ -152,7 +152,7 @@ impl<'a> Scene<'a> {
         }
         for (index, pool) in snapshot.pools.iter().enumerate() {
             let staying = staying.get(&*pool.name).copied().unwrap_or(0);
-            let (wanted, why) = wanted(snapshot, pool, staying);
+            let (wanted, why) = self.wanted(snapshot, pool, staying);
             let mut called = 0;
             for _ in staying..wanted {
                 let Some(at) = self.cheapest(ways, |at| ways.list[at].pool == index) else { break };
@@ -163,6 +163,25 @@ impl<'a> Scene<'a> {
                 let missing = wanted - staying - called;
                 self.growth.push(PoolGrowth { pool: pool.name.to_string(), nodes: called, missing, why });
             }
+        }
+    }
+
+    /// How many nodes the pool has to have, and for what reason.
+    fn wanted(&self, snapshot: &Snapshot, pool: &Pool, staying: u32) -> (u32, Option<Growth>) {
+        let (least, why) = match pool.fixed {
+            Some(size) if size >= pool.min => (size, Growth::Fixed { size }),
+            _ => (pool.min, Growth::Minimum { min: pool.min }),
+        };
+        if staying < least {
+            return (least, Some(why));
+        }
+        let bound = || {
+            let name = |at: u32| snapshot.cluster.nodes[at as usize].name();
+            self.running.iter().map(move |running| (running.pod, name(running.node), running.count))
+        };
+        match down::step_among(snapshot, pool, bound) {
+            Some(step) => (staying + 1, Some(Growth::Step { step })),
+            None => (least, None),
         }
     }
 
@@ -256,7 +275,12 @@ impl<'a> Scene<'a> {
             nodes[*at] = node;
         }
         let mut running: Vec<Running<'s>> = self.running.clone();
-        let daemon = |daemon: u32, node: u32| Running { pod: self.daemon(daemon), node, count: 1 };
+        let daemon = |daemon: u32, node: u32| Running {
+            pod: self.daemon(daemon),
+            node,
+            count: 1,
+            class: None,
+        };
         running.extend(self.on_upcoming.iter().map(|&(at, node)| daemon(at, node)));
         for (at, required) in self.required.iter().enumerate() {
             let place = self.required_node(at) as u32;
@@ -307,21 +331,6 @@ pub(crate) enum Room {
     Open,
     /// It is there for what comes next.
     Kept,
-}
-
-/// How many nodes the pool has to have, and for what reason.
-fn wanted(snapshot: &Snapshot, pool: &Pool, staying: u32) -> (u32, Option<Growth>) {
-    let (least, why) = match pool.fixed {
-        Some(size) if size >= pool.min => (size, Growth::Fixed { size }),
-        _ => (pool.min, Growth::Minimum { min: pool.min }),
-    };
-    if staying < least {
-        return (least, Some(why));
-    }
-    match down::step(snapshot, pool) {
-        Some(step) => (staying + 1, Some(Growth::Step { step })),
-        None => (least, None),
-    }
 }
 
 /// Nothing new goes there, but it is there and counts for spread.

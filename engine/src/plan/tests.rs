@@ -2,6 +2,7 @@
 
 mod growth;
 mod hosts;
+mod loaded;
 mod pods;
 mod scarcity;
 

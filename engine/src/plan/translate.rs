@@ -1,6 +1,9 @@
 //! Turns pods, nodes and offers into a numeric problem.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use muster_model::k8s::{CsiNodeSpec, Labels, Namespace, Node, Pod};
 
@@ -53,6 +56,8 @@ pub struct Running<'a> {
     /// Index of their node.
     pub node: u32,
     pub count: u32,
+    /// A number that equal pods on other nodes share, if whoever keeps them has one.
+    pub class: Option<u32>,
 }
 
 /// A machine that can be called up, as the node it would be.
@@ -92,7 +97,7 @@ pub fn translate<'a>(input: &Input<'a>, keys: &'a mut Vec<Box<str>>) -> Translat
     let read_by = || specs.distinct.iter().copied().chain(guards.iter().map(|guard| guard.pod));
     let mut read: BTreeSet<&str> = BTreeSet::new();
     classes::keys_read(read_by(), &mut read);
-    let classes = classes::group(&input.pending, &specs, &read, &input.levels);
+    let classes = sorted(input, classes::group(&input.pending, &specs, &read, &input.levels));
     let disks = Disks::new(input, &classes);
     *keys = topology_keys(read_by(), input.wishes == Wishes::Kept);
     if disks.shares_exclusive_claims() {
@@ -183,6 +188,16 @@ pub fn translate<'a>(input: &Input<'a>, keys: &'a mut Vec<Box<str>>) -> Translat
     Translated { problem, classes, lanes }
 }
 
+/// Classes in the order of the problem.
+fn sorted<'a>(input: &Input<'a>, classes: Vec<PodClass<'a>>) -> Vec<PodClass<'a>> {
+    let lanes = lanes(&classes, &Disks::default());
+    let requests: Vec<Vec<i64>> = classes.iter().map(|class| amounts(&lanes, &class.request, 1)).collect();
+    let order = classes::order(&input.pending, &classes, &requests);
+    let mut taken: Vec<Option<PodClass<'a>>> = classes.into_iter().map(Some).collect();
+    let take = |&at: &u32| taken[at as usize].take();
+    order.iter().filter_map(take).collect()
+}
+
 /// The resources that pending pods ask for, and the number of pods.
 fn lanes(classes: &[PodClass<'_>], disks: &Disks<'_>) -> Vec<Box<str>> {
     let mut names: BTreeSet<&str> = BTreeSet::new();
@@ -233,15 +248,20 @@ fn free_amounts(input: &Input<'_>, lanes: &[Box<str>], disks: &Disks<'_>) -> Vec
         .enumerate()
         .map(|(at, node)| disks.left_on_node(at, capacity(lanes, node)))
         .collect();
-    let mut known: FixedMap<usize, Vec<i64>> = FixedMap::default();
-    for Running { pod, node, count } in &input.running {
-        let plain = pod.status.container_statuses.is_empty() && std::sync::Arc::strong_count(&pod.spec) > 1;
+    let mut by_class: Vec<Option<Vec<i64>>> = Vec::new();
+    let mut by_spec: FixedMap<usize, Vec<i64>> = FixedMap::default();
+    for Running { pod, node, count, class } in &input.running {
+        let used = || amounts(lanes, &requests::of_bound(pod), 1);
         let own;
-        let used = if plain {
-            let pointer = std::sync::Arc::as_ptr(&pod.spec) as usize;
-            known.entry(pointer).or_insert_with(|| amounts(lanes, &requests::of_bound(pod), 1))
+        let used = if let Some(class) = *class {
+            if by_class.len() <= class as usize {
+                by_class.resize(class as usize + 1, None);
+            }
+            by_class[class as usize].get_or_insert_with(used)
+        } else if pod.status.container_statuses.is_empty() && Arc::strong_count(&pod.spec) > 1 {
+            by_spec.entry(Arc::as_ptr(&pod.spec) as usize).or_insert_with(used)
         } else {
-            own = amounts(lanes, &requests::of_bound(pod), 1);
+            own = used();
             &own
         };
         for (have, used) in free[*node as usize].iter_mut().zip(used) {
@@ -266,7 +286,7 @@ fn mark_running(input: &Input<'_>, terms: &Terms<'_>, marks: &mut [Vec<(u32, u32
         return;
     }
     let mut known: FixedMap<(&str, &Labels), Vec<u32>> = FixedMap::default();
-    for Running { pod, node, count } in &input.running {
+    for Running { pod, node, count, .. } in &input.running {
         let face = (&*pod.metadata.namespace, &pod.metadata.labels);
         let raised = known.entry(face).or_insert_with(|| terms.raised_by(pod));
         if raised.is_empty() {

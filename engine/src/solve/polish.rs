@@ -34,7 +34,10 @@ pub(crate) fn polish(problem: &Problem, solution: &mut Solution) {
     order.sort_by_key(|&class| (std::cmp::Reverse(problem.classes[class as usize].priority), class));
     let mut seats = seats(problem, solution, nodes);
     let mut moved = vec![false; problem.classes.len()];
-    for _ in 0..ROUNDS {
+    for round in 0..ROUNDS {
+        if round > 0 && !moved.contains(&true) {
+            break;
+        }
         for &class in &order {
             let before = seats[class as usize].clone();
             improve(&mut state, class, &mut seats[class as usize], &mut looks);
