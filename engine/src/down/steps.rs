@@ -24,10 +24,7 @@ pub enum Step {
 
 /// The step that a pool asks for now, beside what pending pods need.
 pub fn step(snapshot: &Snapshot, pool: &Pool) -> Option<Step> {
-    step_among(snapshot, pool, || {
-        let running = snapshot.cluster.pods.iter().filter(|pod| !pod.is_finished());
-        running.filter_map(|pod| Some((pod, pod.spec.node_name.as_deref()?, 1)))
-    })
+    step_among(snapshot, pool, || bound(snapshot))
 }
 
 /// As [`step`]; `bound` are pods with the name of their node and how many like them are there.
@@ -53,12 +50,34 @@ pub(crate) fn step_among<'p, I: Iterator<Item = (&'p Pod, &'p str, u32)>>(
     if snapshot.now.since(since) < demand.scale_up_delay {
         return None;
     }
-    let [cpu, memory] = shares(snapshot, pool, bound());
+    let (share, mark) = mark_among(snapshot, pool, bound())?;
+    Some(Step::HighMark { share, mark, since, required: demand.scale_up_delay })
+}
+
+/// What the pool asks for above one of its high marks, and that mark. Whoever observes the pool remembers
+/// since when there is one.
+pub fn above_mark(snapshot: &Snapshot, pool: &Pool) -> Option<(Share, u32)> {
+    mark_among(snapshot, pool, bound(snapshot))
+}
+
+/// Running pods with the name of their node, one by one.
+fn bound(snapshot: &Snapshot) -> impl Iterator<Item = (&Pod, &str, u32)> {
+    let running = snapshot.cluster.pods.iter().filter(|pod| !pod.is_finished());
+    running.filter_map(|pod| Some((pod, pod.spec.node_name.as_deref()?, 1)))
+}
+
+fn mark_among<'p>(
+    snapshot: &Snapshot,
+    pool: &Pool,
+    bound: impl Iterator<Item = (&'p Pod, &'p str, u32)>,
+) -> Option<(Share, u32)> {
+    let demand = &pool.demand;
+    let [cpu, memory] = shares(snapshot, pool, bound);
     let marks = [(cpu, demand.target_cpu_percent), (memory, demand.target_memory_percent)];
     marks.into_iter().find_map(|(share, mark)| {
         let mark = mark?;
         let above = i128::from(share.used) * 100 > i128::from(share.allocatable) * i128::from(mark);
-        above.then_some(Step::HighMark { share, mark, since, required: demand.scale_up_delay })
+        above.then_some((share, mark))
     })
 }
 

@@ -37,7 +37,7 @@ impl Draft<'_> {
         for step in &solution.steps {
             let on = match step.target {
                 solve::Target::Node(at) if (at as usize) < self.scene.real_nodes => {
-                    Target::Node(self.snapshot.cluster.nodes[at as usize].metadata.name.clone())
+                    Target::Node(self.scene.nodes[at as usize].metadata.name.clone())
                 }
                 solve::Target::Node(at) => Target::New(at - self.scene.real_nodes as u32),
                 solve::Target::Machine(at) => Target::New(required + at),

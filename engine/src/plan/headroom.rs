@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use muster_model::k8s::{Node, Pod, PodKey};
+use muster_model::k8s::{Pod, PodKey};
 
 use super::{
     explain::{Growth, PoolGrowth},
-    offers::{Way, Ways},
+    offers::{Way, Ways, pools_by_name},
     scene::Scene,
     types::{Plan, Target},
 };
@@ -53,7 +53,7 @@ pub(crate) fn missing(snapshot: &Snapshot, ways: &Ways, scene: &Scene<'_>, plan:
             stock.spend(ways, way);
         }
     }
-    for (index, pool) in snapshot.pools.iter().enumerate().filter(|(_, pool)| wants(pool)) {
+    for (index, pool) in pools_by_name(snapshot).into_iter().filter(|(_, pool)| wants(pool)) {
         let mut room = Wanted::new(pool, seats(snapshot, ways, scene, plan, pool));
         let Some(short) = room.short() else { continue };
         let (mut nodes, mut missing) = (0, 0);
@@ -95,7 +95,7 @@ fn fresh(scene: &Scene<'_>, way: &Way, at: usize) -> Seat {
 /// The nodes of the pool that take pods, as the plan leaves them.
 fn seats(snapshot: &Snapshot, ways: &Ways, scene: &Scene<'_>, plan: &Plan, pool: &Pool) -> Vec<Seat> {
     let mut seats: BTreeMap<usize, Seat> = BTreeMap::new();
-    for (at, node) in snapshot.cluster.nodes.iter().enumerate() {
+    for (at, node) in scene.nodes.iter().enumerate() {
         let member = snapshot.members.get(node.name()).filter(|member| member.pool == pool.name);
         let serves = member
             .is_some_and(|member| matches!(member.state, MemberState::Ready | MemberState::Upcoming { .. }));
@@ -117,7 +117,7 @@ fn seats(snapshot: &Snapshot, ways: &Ways, scene: &Scene<'_>, plan: &Plan, pool:
             seats.insert(first_new + at, fresh(scene, &ways.list[way], way));
         }
     }
-    let places: BTreeMap<&str, usize> = snapshot.cluster.nodes.iter().map(Node::name).zip(0..).collect();
+    let places: BTreeMap<&str, usize> = scene.nodes.iter().map(|node| node.name()).zip(0..).collect();
     let pending: BTreeMap<PodKey, &Pod> = scene.pending.iter().map(|pod| (pod.key(), *pod)).collect();
     for placement in &plan.placements {
         let at = match &placement.on {

@@ -254,7 +254,8 @@ impl Seen<'_> {
 
     fn rest(&self) -> impl Hash + Eq + '_ {
         let Pod { metadata, status, .. } = self.0;
-        let owner = metadata.controller().filter(|owner| &*owner.kind == "DaemonSet").map(|owner| &owner.name);
+        let owner =
+            metadata.controller().filter(|owner| &*owner.kind == "DaemonSet").map(|owner| &owner.name);
         let resized = is_resized(status).then_some(status);
         (&*metadata.namespace, &metadata.labels, metadata.deletion_timestamp.is_some(), owner, resized)
     }

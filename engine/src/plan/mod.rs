@@ -27,6 +27,7 @@ pub use decide::{Decision, Explain, problem, scale_up, scale_up_with};
 pub use explain::{ClassReport, Growth, PoolGrowth, PoolReason, Preferences, Reason, Report};
 pub use loaded::Loaded;
 pub use offers::{HostRefusal, LimitName};
+pub(crate) use translate::in_bounds;
 pub use translate::{Input, Offer, Running, Translated, Wishes, translate};
 pub use types::{NewNode, Placement, Plan, Removal, Source, Target};
 

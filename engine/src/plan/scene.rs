@@ -13,7 +13,7 @@ use super::{
     disks,
     explain::{Growth, PoolGrowth},
     hash::FixedMap,
-    offers::Ways,
+    offers::{Ways, pools_by_name},
     translate::{Input, Offer, Running, Wishes},
 };
 use crate::{
@@ -68,6 +68,8 @@ pub(crate) struct Required {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Scene<'a> {
+    /// By name, so that the order of the snapshot does not matter.
+    pub(crate) nodes: Vec<&'a Node>,
     pub(crate) pending: Vec<&'a Pod>,
     pub(crate) running: Vec<Running<'a>>,
     pub(crate) real_nodes: usize,
@@ -90,8 +92,8 @@ pub(crate) struct Scene<'a> {
 
 impl<'a> Scene<'a> {
     pub(crate) fn new(snapshot: &'a Snapshot, ways: &Ways, pods: Pods<'a>) -> Self {
-        let cluster = &snapshot.cluster;
-        let Pods { pending, running } = pods;
+        let Pods { pending, mut running } = pods;
+        let nodes = nodes_by_name(snapshot, &mut running);
         let daemons = daemons(snapshot);
         let lands = |node: &Node| -> Vec<u32> {
             let wanted = |(set, _): &(&DaemonSet, u32)| admit::wants_node(set, node);
@@ -108,7 +110,7 @@ impl<'a> Scene<'a> {
             .collect();
         let mut on_upcoming = Vec::new();
         let mut closed = BTreeMap::new();
-        for (node, at) in cluster.nodes.iter().zip(0..) {
+        for (&node, at) in nodes.iter().zip(0..) {
             match snapshot.members.get(node.name()).map(|member| member.state) {
                 Some(MemberState::Upcoming { .. }) => {
                     let missing = |daemon: &u32| {
@@ -126,9 +128,10 @@ impl<'a> Scene<'a> {
         let delays: BTreeSet<Duration> =
             snapshot.pools.iter().map(|pool| pool.demand.scale_up_delay).collect();
         let mut scene = Self {
+            real_nodes: nodes.len(),
+            nodes,
             pending,
             running,
-            real_nodes: cluster.nodes.len(),
             required: Vec::new(),
             growth: Vec::new(),
             daemons: daemons.iter().map(|(_, pod)| pod.clone()).collect(),
@@ -150,7 +153,7 @@ impl<'a> Scene<'a> {
         for member in snapshot.members.values().filter(|member| member.state != MemberState::Leaving) {
             *staying.entry(&*member.pool).or_default() += 1;
         }
-        for (index, pool) in snapshot.pools.iter().enumerate() {
+        for (index, pool) in pools_by_name(snapshot) {
             let staying = staying.get(&*pool.name).copied().unwrap_or(0);
             let (wanted, why) = self.wanted(snapshot, pool, staying);
             let mut called = 0;
@@ -176,7 +179,7 @@ impl<'a> Scene<'a> {
             return (least, Some(why));
         }
         let bound = || {
-            let name = |at: u32| snapshot.cluster.nodes[at as usize].name();
+            let name = |at: u32| self.nodes[at as usize].name();
             self.running.iter().map(move |running| (running.pod, name(running.node), running.count))
         };
         match down::step_among(snapshot, pool, bound) {
@@ -270,17 +273,13 @@ impl<'a> Scene<'a> {
     where
         'a: 's,
     {
-        let mut nodes: Vec<&Node> = snapshot.cluster.nodes.iter().collect();
+        let mut nodes: Vec<&Node> = self.nodes.clone();
         for (at, node) in &self.closed {
             nodes[*at] = node;
         }
         let mut running: Vec<Running<'s>> = self.running.clone();
-        let daemon = |daemon: u32, node: u32| Running {
-            pod: self.daemon(daemon),
-            node,
-            count: 1,
-            class: None,
-        };
+        let daemon =
+            |daemon: u32, node: u32| Running { pod: self.daemon(daemon), node, count: 1, class: None };
         running.extend(self.on_upcoming.iter().map(|&(at, node)| daemon(at, node)));
         for (at, required) in self.required.iter().enumerate() {
             let place = self.required_node(at) as u32;
@@ -331,6 +330,25 @@ pub(crate) enum Room {
     Open,
     /// It is there for what comes next.
     Kept,
+}
+
+/// The nodes in the order of their names; running pods are numbered anew.
+fn nodes_by_name<'a>(snapshot: &'a Snapshot, running: &mut [Running<'_>]) -> Vec<&'a Node> {
+    let nodes: Vec<&Node> = snapshot.cluster.nodes.iter().collect();
+    let before = |a: &Node, b: &Node| down::by_name(a.name(), b.name()).is_le();
+    if nodes.windows(2).all(|pair| before(pair[0], pair[1])) {
+        return nodes;
+    }
+    let mut order: Vec<u32> = (0..nodes.len() as u32).collect();
+    order.sort_by(|&a, &b| down::by_name(nodes[a as usize].name(), nodes[b as usize].name()));
+    let mut place = vec![0; nodes.len()];
+    for (at, &old) in (0..).zip(&order) {
+        place[old as usize] = at;
+    }
+    for running in running {
+        running.node = place[running.node as usize];
+    }
+    order.iter().map(|&at| nodes[at as usize]).collect()
 }
 
 /// Nothing new goes there, but it is there and counts for spread.

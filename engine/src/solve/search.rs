@@ -111,8 +111,16 @@ impl Search<'_, '_> {
         let Draft { state, stock, left, .. } = self.draft;
         let places = places::assign(state, self.rules, self.catalog, stock, left, &prices);
         let lots = places.lots.clone();
-        let mut builder =
-            Builder::new(state.problem, self.rules, self.catalog, stock.clone(), &self.sizes, lots, &prices, style);
+        let mut builder = Builder::new(
+            state.problem,
+            self.rules,
+            self.catalog,
+            stock.clone(),
+            &self.sizes,
+            lots,
+            &prices,
+            style,
+        );
         builder.run();
         let refused: u64 = places.refused.iter().map(|&(_, count)| u64::from(count)).sum();
         let score = Score {
@@ -157,7 +165,8 @@ fn forced_cost(draft: &Draft<'_>, catalog: &Catalog) -> i64 {
     let on_host = |id: &&u32| problem.counters[**id as usize].key.is_none();
     let mut sums: std::collections::BTreeMap<u32, i64> = std::collections::BTreeMap::new();
     for (class, &left) in problem.classes.iter().zip(&draft.left).filter(|(_, left)| **left > 0) {
-        let mut repelled = class.forbids.iter().filter(on_host).filter(|id| class.raises.contains(id)).peekable();
+        let mut repelled =
+            class.forbids.iter().filter(on_host).filter(|id| class.raises.contains(id)).peekable();
         if repelled.peek().is_none() {
             continue;
         }
