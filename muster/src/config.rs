@@ -388,7 +388,7 @@ const CONFIGURATION_TAIL: &str = "
 ## Values
 
 * **Durations** are written like `90s`, `5m` or `1h30m`.
-* **`auth.tokens`**: `sha256` is the digest of the token, made with `printf %s \"$token\" | sha256sum`.
+* **`auth.tokens`**: `sha256` is the digest of the token; `muster config token --user NAME` makes both.
 * **`auth.bindings`**: `user` or `group`; `project` (left out or `*`: all projects); `role`, one of `viewer`, `operator`,
   `admin`, `controller`, `auditor`; `controller_name` ties a controller to one name. See [sign in](../how-to/sign-in.md).
 * **`controller-token`** is a secret: set it by `MUSTER_CONTROLLER_TOKEN` or in a file that only the server can read.

@@ -60,6 +60,7 @@ fn ops_u16_a_generated_python_client_creates_scales_waits_and_deletes() {
     let output = Command::new(environment.join("bin/openapi-python-client"))
         .current_dir(work.path())
         .args(["generate", "--meta", "none", "--fail-on-warning"])
+        .args(["--config", &format!("{ROOT}/scripts/contract/client.yml")])
         .args(["--path", &format!("{ROOT}/docs/reference/openapi.json")])
         .args(["--output-path", text(&generated)])
         .output()
@@ -69,6 +70,7 @@ fn ops_u16_a_generated_python_client_creates_scales_waits_and_deletes() {
         .current_dir(work.path())
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/generated_client.py"))
         .args([server.base.as_str(), CONTROLLER_TOKEN])
+        .env("PYTHONPATH", work.path())
         .output()
         .expect("python runs");
     assert!(output.status.success(), "{}", end(&output));

@@ -64,6 +64,8 @@ async fn note_regress(shared: &Shared, seen: Revision) {
 async fn follow(shared: &Shared, loaded: bool, pause: &mut Duration) -> Result<(), StoreError> {
     let from = if loaded { shared.revision() } else { load(shared).await? };
     let mut changes = shared.store.watch(keys::ROOT, from).await?;
+    // A watch may be opened before its store answers: only a store that does makes lists recent.
+    shared.store.revision().await?;
     shared.set_live(true);
     *pause = RETRY_FIRST;
     while let Some(event) = changes.next().await {

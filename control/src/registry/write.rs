@@ -165,6 +165,11 @@ impl Registry {
         warnings: Vec<String>,
     ) -> Result<Written<N>, RegistryError> {
         let (id, shared) = (object.id(), &self.shared);
+        if let Some(key) = &context.idempotency
+            && let Some(replay) = Replay::find::<N>(shared, key).await?
+        {
+            return Ok(Written::replayed(replay));
+        }
         let value = encode(&object);
         let key = N::KIND.object(id);
         let (old_name, new_name) = (old.object.name_key(), object.name_key());

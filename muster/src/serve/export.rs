@@ -30,10 +30,12 @@ impl Exporter for Portable {
     fn begin(&self, to: Sender<Result<Bytes, io::Error>>) {
         let (store, now) = (Arc::clone(&self.store), self.clock.now());
         let handle = Handle::current();
-        // On a thread of its own: a slow reader holds the writer up, and nothing else.
+        // On a thread of its own: a slow reader holds the writer up, and nothing else. The runtime's own way to wait
+        // would forbid the writer to wait for its reader.
         tokio::task::spawn_blocking(move || {
+            let _runtime = handle.enter();
             let out = BufWriter::with_capacity(PIECE, Pieces(to.clone()));
-            match handle.block_on(portable::export(&*store, out, now)) {
+            match futures::executor::block_on(portable::export(&*store, out, now)) {
                 Ok(done) => {
                     tracing::info!(keys = done.count, revision = %done.revision, "exported the store")
                 }

@@ -55,8 +55,14 @@ fn labels() -> Value {
 fn optional(schema: Value) -> Value {
     match schema {
         Value::Object(mut members) if members.contains_key("type") && !members.contains_key("enum") => {
-            let kind = members["type"].clone();
-            members.insert("type".into(), json!([kind, "null"]));
+            let kinds = match members["type"].take() {
+                Value::Array(mut kinds) => {
+                    kinds.push("null".into());
+                    kinds
+                }
+                kind => vec![kind, "null".into()],
+            };
+            members.insert("type".into(), Value::Array(kinds));
             Value::Object(members)
         }
         other => json!({ "anyOf": [other, { "type": "null" }] }),
