@@ -476,6 +476,7 @@ pub fn report(case: &str, snapshot: &Snapshot, decision: &Decision, measured: Me
         solve_user_ms: measured.solve_user_ms,
         max_rss_kb: measured.max_rss_kb,
         nodes: plan.new_nodes.len(),
+        cost: currency(plan.new_nodes.iter().map(|new| new.price).sum()),
         unschedulable: plan.unplaced.len(),
         loops: 1,
         ..Report::default()
@@ -490,7 +491,6 @@ pub fn report(case: &str, snapshot: &Snapshot, decision: &Decision, measured: Me
         let text = |value: Option<Arc<str>>, fallback: &str| {
             value.map_or_else(|| fallback.to_owned(), |v| v.to_string())
         };
-        report.cost += currency(new.price);
         *report.by_template.entry(new.template.to_string()).or_default() += 1;
         report.claims.push(Claim {
             template: new.template.to_string(),

@@ -52,12 +52,13 @@ fn told(scene: &Scene<'_>, verdict: &Verdict, blockers: &[Cause], moving: usize)
     if let Some(removal) = planned {
         let (moved, bought) = (removal.moves.len(), scene.plan.new_nodes.len());
         let fresh = removal.moves.iter().filter(|step| matches!(step.on, Target::New(_))).count();
+        let moved = if moved == 1 { "1 pod moves".to_owned() } else { format!("{moved} pods move") };
         let text = match reading(scene, name) {
-            Some(reading) => format!("goes first: its host reports {reading}; {moved} pods move"),
+            Some(reading) => format!("goes first: its host reports {reading}; {moved}"),
             None if fresh > 0 => {
-                format!("goes in this plan for one of {bought} new nodes; {moved} pods move")
+                format!("goes in this plan for one of {bought} new nodes; {moved}")
             }
-            None => format!("goes in this plan; {moved} pods move"),
+            None => format!("goes in this plan; {moved}"),
         };
         return Cause::new(Code::Removed, object, "spec").saying(text);
     }

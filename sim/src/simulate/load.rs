@@ -261,6 +261,7 @@ fn complete_pools(loaded: &mut Loaded) {
                     name: name.as_str().into(),
                     max: size,
                     templates: vec![template],
+                    demand: pools::default_demand(),
                     ..Pool::default()
                 });
                 loaded.notes.push(format!(

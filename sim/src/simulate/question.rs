@@ -6,13 +6,13 @@ use muster_engine::{
     Snapshot,
     admit::{self, Classes},
     down::{Fate, fate},
-    snapshot::{HostState, Member, Mode, Pool},
+    snapshot::{HostState, Member, Mode, Offering, Pool, Template},
 };
 use muster_model::{
     Quantity,
     k8s::{
-        Container, Effect, Labels, ObjectMeta, Pod, PodSpec, PodStatus, PodTemplate, ResourceList, Resources,
-        Toleration, TolerationOperator,
+        Container, Effect, Labels, ObjectMeta, Pod, PodKey, PodSpec, PodStatus, PodTemplate, ResourceList,
+        Resources, Toleration, TolerationOperator,
     },
 };
 use thiserror::Error;
@@ -83,7 +83,9 @@ pub(super) struct Asked {
     pub(super) phrases: Vec<String>,
     pub(super) warnings: Vec<String>,
     /// Pods that lost their node and come back.
-    pub(super) displaced: usize,
+    pub(super) displaced: BTreeSet<PodKey>,
+    /// Pods that did not exist before.
+    pub(super) added: BTreeSet<PodKey>,
     pub(super) bought: Option<Arc<str>>,
 }
 
@@ -207,6 +209,7 @@ fn lose(
     }
     snapshot.cluster.nodes.retain(|node| !nodes.contains(&node.metadata.name));
     snapshot.members.retain(|node, _| !nodes.contains(node));
+    pools::forget(snapshot, &nodes);
     let now = snapshot.now;
     snapshot.cluster.pods.retain_mut(|pod| {
         let on = pod.spec.node_name.as_deref().is_some_and(|node| nodes.contains(node));
@@ -222,7 +225,7 @@ fn lose(
         }
         Arc::make_mut(&mut pod.spec).node_name = None;
         pod.status = PodStatus::default();
-        asked.displaced += 1;
+        asked.displaced.insert(pod.key());
         true
     });
     asked.phrases.push(match nodes.len() {
@@ -351,6 +354,7 @@ fn add_pods(snapshot: &mut Snapshot, pods: Vec<Pod>, asked: &mut Asked) -> Resul
         };
         asked.phrases.push(format!("{count} more pods {each}"));
     }
+    asked.added.extend(admitted.iter().map(Pod::key));
     snapshot.cluster.pods.extend(admitted);
     Ok(())
 }
@@ -365,12 +369,31 @@ fn buy(snapshot: &mut Snapshot, machine: &str, asked: &mut Asked) -> Result<(), 
         .cloned();
     let mut pool = match known {
         Some(mut template) => {
-            template.offerings = vec![muster_engine::snapshot::Offering::default()];
+            template.offerings = vec![Offering::default()];
             Pool { name: "buy".into(), max: u32::MAX, templates: vec![template], ..Pool::default() }
         }
         None => pools::from_flag(&format!("buy:{machine}")).map_err(QuestionError::Pool)?,
     };
+    // It may join any pool, with the labels, the taints and the zones of that pool.
+    let machine_node = pool.templates[0].node.clone();
+    let offering = Offering {
+        price: pool.templates[0].offerings.first().map_or(0, |known| known.price),
+        ..Offering::default()
+    };
     for other in &mut snapshot.pools {
+        if let Some(first) = other.templates.first() {
+            let mut node = muster_model::k8s::Node::clone(&first.node);
+            node.status = machine_node.status.clone();
+            let mut zones: Vec<Option<Arc<str>>> =
+                first.offerings.iter().map(|known| known.zone.clone()).collect();
+            zones.dedup();
+            if zones.is_empty() {
+                zones.push(None);
+            }
+            let offerings = zones.into_iter().map(|zone| Offering { zone, ..offering.clone() }).collect();
+            let name = format!("for pool {}", other.name).into();
+            pool.templates.push(Template { name, node: Arc::new(node), csi: first.csi.clone(), offerings });
+        }
         for template in &mut other.templates {
             template.offerings.clear();
         }
