@@ -57,6 +57,10 @@ pub struct Pool {
     pub max_new: Option<u32>,
     /// Free room to keep beyond what pods ask for.
     pub headroom: ResourceList,
+    /// Over how many racks and zones its nodes stay spread when some of them go. Zero asks for nothing, and
+    /// a pool that may not have that many nodes keeps as many as it can.
+    pub keep_racks: u32,
+    pub keep_zones: u32,
     pub demand: Demand,
 }
 
@@ -158,6 +162,9 @@ pub struct Host {
     pub inrush_milliwatts: i64,
     pub wake_time: Duration,
     pub off_since: Option<Timestamp>,
+    /// Since when its node serves, and how long it does so at least: switching wears machines out.
+    pub on_since: Option<Timestamp>,
+    pub min_on_time: Duration,
     pub health: Health,
     /// Failures to wake within the last day.
     pub recent_failures: u32,

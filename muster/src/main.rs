@@ -1,9 +1,11 @@
 //! Muster: one binary that serves, and the command line that talks to it.
 
 mod audit;
+mod bench;
 mod cli;
 mod clock;
 mod config;
+mod limits;
 mod logs;
 mod output;
 mod serve;
@@ -27,6 +29,8 @@ enum Command {
     /// Read and verify the audit log
     Audit(audit::Args),
     Simulate(Box<simulate::Args>),
+    /// Measure Muster on this machine, against its bars
+    Bench(bench::Args),
     #[command(flatten)]
     Client(cli::Command),
 }
@@ -41,6 +45,7 @@ fn main() -> ExitCode {
         Command::Simulate(args) => {
             Ok(simulate::run(&args, &mut std::io::stdout().lock(), &mut std::io::stderr().lock()).into())
         }
+        Command::Bench(args) => bench::main(&args),
         Command::Client(command) => client(command),
     };
     match result {

@@ -37,13 +37,13 @@ impl MeteredStore {
         operation: &'static str,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let started = self.clock.monotonic();
+        let started = self.clock.precise();
         let result = call.await;
-        let took = self.clock.monotonic().saturating_sub(started);
+        let took = self.clock.precise().saturating_sub(started);
         self.metrics
             .store_seconds
             .get_or_create(&OperationLabels { operation })
-            .observe(took.as_std().as_secs_f64());
+            .observe(took.as_secs_f64());
         let outcome = result.as_ref().err().map_or("ok", StoreError::code);
         self.metrics.store_requests.get_or_create(&StoreLabels { operation, outcome }).inc();
         result

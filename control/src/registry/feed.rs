@@ -151,9 +151,10 @@ fn light_status(key: &str, value: &[u8]) -> Option<LightStatus> {
 fn note_operation(index: &mut Index, id: Uuid, value: Option<&[u8]>) {
     let open = value
         .and_then(|value| serde_json::from_slice::<LightOperation>(value).ok())
-        .filter(|operation| !operation.done);
+        .filter(|operation| !operation.done)
+        .and_then(|operation| operation.nodepool_id);
     match open {
-        Some(operation) => drop(index.open_operations.insert(id, operation.nodepool_id)),
+        Some(pool) => drop(index.open_operations.insert(id, pool)),
         None => drop(index.open_operations.remove(&id)),
     }
 }

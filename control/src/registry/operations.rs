@@ -1,4 +1,4 @@
-//! Operations: a scale action, and what became of it.
+//! Operations: a scale action on a pool or a power action on a host, and what became of it.
 //!
 //! An operation is written with the change that it stands for. It ends when the pool has reached the
 //! size, when somebody asked for another size, when controllers gave up, or when the pool is gone; how it
@@ -11,6 +11,8 @@ use muster_model::{
 };
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+
+use crate::inventory::PowerOrder;
 
 use super::{
     Registry, RegistryError, keys,
@@ -27,20 +29,15 @@ pub enum OperationState {
     Failed,
 }
 
-/// One operation.
+/// One operation. It is about a pool or about a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operation {
     pub id: Uuid,
-    /// What is done: `scale`.
+    /// What is done: `scale`, `power-on`, `power-off`, `power-cycle`.
     pub kind: String,
     pub project: String,
-    pub nodepool_id: Uuid,
-    pub cluster_id: Uuid,
-    pub nodepool_name: String,
-    /// Nodes that the pool should have.
-    pub target_nodes: u32,
-    /// The pool's generation that the change made.
-    pub generation: u64,
+    #[serde(flatten)]
+    pub subject: Subject,
     pub state: OperationState,
     pub done: bool,
     pub message: String,
@@ -50,9 +47,32 @@ pub struct Operation {
     pub finished_at: Option<Timestamp>,
 }
 
+/// What an operation is about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Subject {
+    Pool {
+        nodepool_id: Uuid,
+        cluster_id: Uuid,
+        nodepool_name: String,
+        /// Nodes that the pool should have.
+        target_nodes: u32,
+        /// The pool's generation that the change made.
+        generation: u64,
+    },
+    Host {
+        host: String,
+        reason: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        power: Option<PowerOrder>,
+    },
+}
+
+/// Operations on pools that the index follows.
 #[derive(Debug, Deserialize)]
 pub(super) struct LightOperation {
-    pub(super) nodepool_id: Uuid,
+    #[serde(default)]
+    pub(super) nodepool_id: Option<Uuid>,
     pub(super) done: bool,
 }
 
@@ -63,11 +83,13 @@ impl Operation {
             id,
             kind: "scale".into(),
             project: pool.project.to_string(),
-            nodepool_id: pool.id.uuid(),
-            cluster_id: pool.cluster_id.uuid(),
-            nodepool_name: pool.name.to_string(),
-            target_nodes,
-            generation: pool.generation,
+            subject: Subject::Pool {
+                nodepool_id: pool.id.uuid(),
+                cluster_id: pool.cluster_id.uuid(),
+                nodepool_name: pool.name.to_string(),
+                target_nodes,
+                generation: pool.generation,
+            },
             state: OperationState::Running,
             done: false,
             message: format!("waiting until {target_nodes} nodes are ready"),
@@ -88,25 +110,41 @@ impl Operation {
         txn.expect(&key, Expect::Absent).put(&key, value)
     }
 
+    /// The pool that it is about, if it is about one.
+    pub fn nodepool_id(&self) -> Option<Uuid> {
+        match &self.subject {
+            Subject::Pool { nodepool_id, .. } => Some(*nodepool_id),
+            Subject::Host { .. } => None,
+        }
+    }
+
+    /// The host that it is about, if it is about one.
+    pub fn host(&self) -> Option<&str> {
+        match &self.subject {
+            Subject::Host { host, .. } => Some(host),
+            Subject::Pool { .. } => None,
+        }
+    }
+
     /// How the operation stands, given its pool. Pure; `None` while it goes on.
     fn verdict(&self, pool: Option<&Stored<NodePool>>) -> Option<(OperationState, String)> {
+        let Subject::Pool { generation, target_nodes, .. } = self.subject else { return None };
         let Some(stored) = pool.filter(|stored| !stored.object.is_deleting()) else {
             return Some((OperationState::Failed, "the pool was deleted".into()));
         };
         let status = stored.status();
-        if stored.object.generation > self.generation && status.desired_nodes != self.target_nodes {
+        if stored.object.generation > generation && status.desired_nodes != target_nodes {
             let wanted = status.desired_nodes;
             return Some((OperationState::Superseded, format!("{wanted} nodes were asked for meanwhile")));
         }
-        if status.observed_generation < self.generation {
+        if status.observed_generation < generation {
             return None;
         }
         if status.phase == Phase::Failed {
             return Some((OperationState::Failed, status.message));
         }
-        (status.phase == Phase::Ready
-            && status.ready_nodes.or(status.current_nodes) == Some(self.target_nodes))
-        .then(|| (OperationState::Succeeded, format!("{} nodes are ready", self.target_nodes)))
+        (status.phase == Phase::Ready && status.ready_nodes.or(status.current_nodes) == Some(target_nodes))
+            .then(|| (OperationState::Succeeded, format!("{target_nodes} nodes are ready")))
     }
 }
 
@@ -172,7 +210,9 @@ impl Registry {
         if operation.done {
             return Ok(operation);
         }
-        let pool = self.read::<NodePool>(operation.nodepool_id).await?;
+        // Operations on hosts are ended by the inventory, which knows them.
+        let Some(pool) = operation.nodepool_id() else { return Ok(operation) };
+        let pool = self.read::<NodePool>(pool).await?;
         let Some((state, message)) = operation.verdict(pool.as_ref()) else { return Ok(operation) };
         operation.state = state;
         operation.message = message;
@@ -199,7 +239,7 @@ pub(super) async fn settle(registry: &Registry) -> Result<(), RegistryError> {
     Ok(())
 }
 
-fn decode(entry: &Entry) -> Result<Operation, RegistryError> {
+pub(crate) fn decode(entry: &Entry) -> Result<Operation, RegistryError> {
     serde_json::from_slice(&entry.value)
         .map_err(|source| RegistryError::Damaged { key: entry.key.clone(), source })
 }

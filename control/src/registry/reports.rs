@@ -127,6 +127,43 @@ impl Registry {
     }
 }
 
+impl Registry {
+    /// Puts the view that its servers give into a pool's status. `make` gets the view that is there, and returns
+    /// the one that should be; nothing is written when they are equal.
+    pub async fn set_baremetal(
+        &self,
+        id: Uuid,
+        make: impl Fn(&muster_model::status::PoolStatus) -> serde_json::Value,
+    ) -> Result<(), RegistryError> {
+        for _ in 0..MAX_TRIES {
+            let Some(stored) = self.read::<super::noun::NodePool>(id).await? else { return Ok(()) };
+            let mut status = stored.status();
+            let view = make(&status);
+            if status.baremetal.as_ref() == Some(&view) {
+                return Ok(());
+            }
+            status.baremetal = Some(view);
+            status.updated_at = self.shared.clock.now();
+            let recheck_at = stored.status.as_ref().and_then(|record| record.recheck_at);
+            let record = StatusRecord { status, recheck_at };
+            let key = Kind::Pool.status(id);
+            let expect = match stored.status {
+                Some(_) => Expect::Modified(stored.status_version),
+                None => Expect::Absent,
+            };
+            let txn = Txn::new()
+                .expect(Kind::Pool.object(id), Expect::Modified(stored.version))
+                .expect(&key, expect)
+                .put(&key, write::encode(&record));
+            if let Committed::Done { revision } = self.shared.store.commit(txn).await? {
+                self.shared.caught_up(revision).await;
+                return Ok(());
+            }
+        }
+        Err(RegistryError::Busy)
+    }
+}
+
 /// The status that follows from `reports` for `object`, which was `before` until now.
 pub(super) fn aggregate<N: Noun>(
     shared: &Shared,

@@ -172,7 +172,6 @@ fn people_and_doubts_hold_hosts() {
     check(Phase::Serving, |h| spec(h).power_state = Some(Switch::On), Stops::Removal, "by hand");
     check(Phase::Idle, |h| status(h).held_until = Some(at("02:30:00")), Stops::Growth, "a person switched it off");
     check(Phase::Degraded, |_| {}, Stops::Removal, "BMC does not answer");
-    check(Phase::Serving, |h| status(h).serving_since = Some(at("01:55:00")), Stops::Removal, "stays at least 10m");
     check(Phase::Serving, |h| status(h).drain_retry_at = Some(at("02:01:00")), Stops::Removal, "given up");
     check(Phase::Idle, |h| h.intent = Some(intent(Switch::On, at("01:53:00"))), Stops::Growth, "not taken up within 5m");
     // A hold that has lapsed is none.
@@ -244,7 +243,7 @@ fn what_is_not_known_is_a_gap_and_nothing_else() {
     check(view(|v| v.fresh_at = at("01:57:59")), &Scope::Everything, "2m1s old");
     check(
         view(|v| {
-            let one = SetAside { kind: "Pod".into(), namespace: "a".into(), name: "b".into(), why: "x".into(), since: now() };
+            let one = SetAside { kind: "Pod".into(), namespace: "a".into(), name: "b".into(), why: "x".into(), since: now(), node: None };
             v.set_aside = [one].into();
         }),
         &Scope::Everything,

@@ -30,8 +30,10 @@ async fn bm_7_1_a_pending_pod_wakes_one_host_within_the_turn() {
     assert_eq!(world.intent("b").await, None);
     let status = world.pool_status(&pool).await;
     assert_eq!(status.desired_nodes, 1);
-    let view = status.baremetal.unwrap();
-    assert_eq!((view["desiredNodes"].clone(), view["readyNodes"].clone()), (json!(1), json!(0)));
+    let reports = world.registry.status::<muster_control::registry::NodePool>(pool.id.uuid()).await.unwrap().reports;
+    assert_eq!(reports[0].controller_name, "muster-baremetal");
+    let metadata: serde_json::Value = serde_json::from_str(reports[0].metadata.get()).unwrap();
+    assert_eq!((metadata["active_nodes"].clone(), metadata["desired_nodes"].clone()), (json!(0), json!(1)));
     // The host is on its way: that it is waited for is noted once, and nothing more is done however often we look.
     for _ in 0..5 {
         world.pass(Duration::from_secs(11));
@@ -198,8 +200,8 @@ async fn a_cluster_out_of_sync_is_waited_for() {
 async fn ops_r15_racks_start_no_more_than_they_may() {
     let mut world = World::new().await;
     world.metal("web", 0, 9).await;
-    world.put("/muster/racks/r1", &json!({"name": "r1", "units": 42, "startLimit": 1})).await;
-    world.put("/muster/racks/r2", &json!({"name": "r2", "units": 42, "startLimit": 4, "wattCap": 900})).await;
+    world.put("/muster/inventory/racks/r1", &json!({"name": "r1", "units": 42, "startLimit": 1})).await;
+    world.put("/muster/inventory/racks/r2", &json!({"name": "r2", "units": 42, "startLimit": 4, "wattCap": 900})).await;
     for (host, rack) in [("a", "r1"), ("b", "r1"), ("c", "r2"), ("d", "r2"), ("e", "r2")] {
         world.host_with(host, json!({"pool": "web", "rack": rack, "idleWatts": 100, "maxWatts": 400}), |_| {}).await;
     }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
+    promql,
     schedule::Schedule,
     template::{Resources, read_resources},
 };
@@ -329,6 +330,18 @@ fn read_trigger(item: &Value, path: String, findings: &mut Findings) -> Option<T
         if o.get(required).is_none() {
             findings.push(FieldError::new(o.at(required), "is required"));
         }
+    }
+    if let Some(query) = &metric_query
+        && let Some(operator) = promql::top_comparison(query)
+    {
+        findings.push(
+            FieldError::new(
+                o.at("metricQuery"),
+                "must not end in a comparison: false would look like no data",
+            )
+            .found(&query.as_str().into())
+            .hint(format!("put the limit into threshold, or write `{operator} bool`")),
+        );
     }
     let path = o.at("clearThreshold");
     object.finish(findings);

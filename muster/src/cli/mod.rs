@@ -32,7 +32,7 @@ mod scale;
 mod screen;
 mod session;
 mod store;
-mod suggest;
+pub(crate) mod suggest;
 mod wait;
 mod watch;
 
@@ -47,6 +47,7 @@ use screen::Screen;
 use session::Session;
 
 pub(crate) use complete::serve as answer_shell;
+pub(crate) use print::table;
 
 /// The verbs. The binary's own parser takes them in beside `serve` and the other tools.
 #[derive(Debug, Subcommand)]

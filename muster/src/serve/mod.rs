@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     clock::SystemClock,
     config::{Settings, Sources},
-    logs, output,
+    limits, logs, output,
 };
 
 /// The port that the command line asks when nothing else is said.
@@ -52,6 +52,7 @@ pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
     for name in settings.ignored() {
         tracing::warn!(name, "this environment variable is no setting and is ignored");
     }
+    limits::raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(serve(&settings, args.seed_example))?;
     Ok(ExitCode::SUCCESS)

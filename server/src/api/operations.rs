@@ -122,7 +122,7 @@ pub async fn list(call: Call) -> Result<Response, ApiError> {
         .app
         .registry
         .operations(|operation| {
-            call.sees(&operation.project) && pool.is_none_or(|id| id == operation.nodepool_id)
+            call.sees(&operation.project) && pool.is_none_or(|id| Some(id) == operation.nodepool_id())
         })
         .await?;
     let page: Vec<&Operation> = found
