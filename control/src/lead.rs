@@ -26,9 +26,10 @@ pub async fn run(
 ) -> Result<(), StoreError> {
     let mut candidate = Candidate::new(store, clock, LeaseConfig::new(LEADER, holder))?;
     let round = candidate.run(|fence| {
-        match &fence {
-            Some(fence) => tracing::info!(epoch = fence.epoch.0, "this process leads"),
-            None => tracing::warn!("this process no longer leads"),
+        if let Some(fence) = &fence {
+            tracing::info!(epoch = fence.epoch.0, "this process leads");
+        } else {
+            tracing::warn!("this process no longer leads");
         }
         leading.send_replace(fence);
     });

@@ -40,10 +40,7 @@ impl MeteredStore {
         let started = self.clock.precise();
         let result = call.await;
         let took = self.clock.precise().saturating_sub(started);
-        self.metrics
-            .store_seconds
-            .get_or_create(&OperationLabels { operation })
-            .observe(took.as_secs_f64());
+        self.metrics.store_seconds.get_or_create(&OperationLabels { operation }).observe(took.as_secs_f64());
         let outcome = result.as_ref().err().map_or("ok", StoreError::code);
         self.metrics.store_requests.get_or_create(&StoreLabels { operation, outcome }).inc();
         result
@@ -196,7 +193,11 @@ impl Collector for PlannerCollector {
         for (name, help, counter) in [
             ("planner_turns", "Looks that planners have taken", &counters.turns),
             ("planner_decisions", "Decisions that were journaled", &counters.decisions),
-            ("planner_audit_findings", "Faults that the audit found in plans; each is a bug", &counters.findings),
+            (
+                "planner_audit_findings",
+                "Faults that the audit found in plans; each is a bug",
+                &counters.findings,
+            ),
             ("planner_void_decisions", "Decisions that the world overtook", &counters.void),
             ("planner_errors", "Looks that failed", &counters.errors),
         ] {
@@ -206,7 +207,8 @@ impl Collector for PlannerCollector {
         }
         let planners = self.board.all();
         let help = "When the planner of a cluster last looked";
-        let mut family = encoder.encode_descriptor("planner_last_turn_seconds", help, None, MetricType::Gauge)?;
+        let mut family =
+            encoder.encode_descriptor("planner_last_turn_seconds", help, None, MetricType::Gauge)?;
         for live in planners.iter().take(MAX_PLANNERS) {
             let gauge = ConstGauge::new(live.turn_at.millis() / 1000);
             let labels = [("project", live.project.as_str()), ("cluster", live.cluster_name.as_str())];

@@ -224,7 +224,11 @@ fn path_parameters(path: &str) -> Vec<Value> {
         .map(|name| {
             // Decisions and what explanations are about have names instead.
             let uuid = name.ends_with("id") && !path.contains("/decision");
-            let schema = if uuid { json!({ "type": "string", "format": "uuid" }) } else { json!({ "type": "string" }) };
+            let schema = if uuid {
+                json!({ "type": "string", "format": "uuid" })
+            } else {
+                json!({ "type": "string" })
+            };
             json!({ "name": name, "in": "path", "required": true, "schema": schema })
         })
         .collect()

@@ -46,7 +46,8 @@ pub async fn report(
 /// What is said about one pool. The bare-metal view of its hosts is the inventory's to write.
 fn word(inputs: &Inputs, built: &Built, plan: &Plan, pool: &PoolInput) -> PoolWord {
     let sizes = Sizes::of(&built.snapshot, plan, pool);
-    let mut word = PoolWord { conditions: conditions(inputs, built, plan, pool, &sizes), ..PoolWord::default() };
+    let mut word =
+        PoolWord { conditions: conditions(inputs, built, plan, pool, &sizes), ..PoolWord::default() };
     if pool.is_bare_metal() {
         let desired = if sizes.acts { sizes.after } else { sizes.staying };
         word.desired = Some(desired);
@@ -92,9 +93,22 @@ impl Sizes {
     }
 }
 
-fn conditions(inputs: &Inputs, built: &Built, plan: &Plan, pool: &PoolInput, sizes: &Sizes) -> Vec<Condition> {
+fn conditions(
+    inputs: &Inputs,
+    built: &Built,
+    plan: &Plan,
+    pool: &PoolInput,
+    sizes: &Sizes,
+) -> Vec<Condition> {
     let make = |kind: &str, status: bool, reason: &str, message: String| {
-        condition(inputs.now, pool, kind, if status { ConditionStatus::True } else { ConditionStatus::False }, reason, message)
+        condition(
+            inputs.now,
+            pool,
+            kind,
+            if status { ConditionStatus::True } else { ConditionStatus::False },
+            reason,
+            message,
+        )
     };
     let incomplete = built.incomplete.iter().find(|(name, _)| name == pool.name());
     let mut all = vec![match incomplete {
@@ -160,9 +174,10 @@ fn condition(
 }
 
 fn leaving<'s>(snapshot: &'s Snapshot, plan: &'s Plan, pool: &PoolInput) -> Vec<&'s str> {
-    let going = snapshot.members.iter().filter(|(_, member)| {
-        *member.pool == *pool.name() && member.state == MemberState::Leaving
-    });
+    let going = snapshot
+        .members
+        .iter()
+        .filter(|(_, member)| *member.pool == *pool.name() && member.state == MemberState::Leaving);
     let planned = plan.removals.iter().filter(|removal| {
         snapshot.members.get(&removal.node).is_some_and(|member| *member.pool == *pool.name())
     });
@@ -193,7 +208,14 @@ fn metrics(inputs: &Inputs, pool: &PoolInput) -> Option<Condition> {
                 "{} of {all} triggers are unknown, so that nothing is removed: {first}",
                 unknown.len()
             );
-            condition(inputs.now, pool, "MetricsAvailable", ConditionStatus::False, "MetricsUnavailable", text)
+            condition(
+                inputs.now,
+                pool,
+                "MetricsAvailable",
+                ConditionStatus::False,
+                "MetricsUnavailable",
+                text,
+            )
         }
     })
 }
@@ -202,11 +224,15 @@ fn metrics(inputs: &Inputs, pool: &PoolInput) -> Option<Condition> {
 fn provisioned(inputs: &Inputs, pool: &PoolInput, sizes: &Sizes) -> Option<Condition> {
     let asked = inputs.memory.asked.get(pool.name()).filter(|_| !pool.is_bare_metal())?;
     let there = sizes.staying - sizes.upcoming.min(sizes.staying);
-    let make = |status, reason: &str, text: String| condition(inputs.now, pool, "Provisioned", status, reason, text);
+    let make =
+        |status, reason: &str, text: String| condition(inputs.now, pool, "Provisioned", status, reason, text);
     Some(if there >= asked.nodes {
         make(ConditionStatus::True, "SizeReached", format!("{there} of {} nodes are there", asked.nodes))
     } else if inputs.now < asked.deadline {
-        let text = format!("{there} of {} nodes are there; decision {} waits until {}", asked.nodes, asked.decision, asked.deadline);
+        let text = format!(
+            "{there} of {} nodes are there; decision {} waits until {}",
+            asked.nodes, asked.decision, asked.deadline
+        );
         make(ConditionStatus::Unknown, "Waiting", text)
     } else {
         let text = format!(
@@ -225,12 +251,8 @@ fn own_report(inputs: &Inputs, pool: &PoolInput, desired: u32, sizes: &Sizes) ->
         condition(inputs.now, pool, kind, status, reason, message)
     };
     let text = format!("{} of {} nodes are ready", sizes.ready, desired);
-    let mut conditions = vec![make(
-        "Available",
-        reached,
-        if reached { "AllNodesReady" } else { "NodesMissing" },
-        text,
-    )];
+    let mut conditions =
+        vec![make("Available", reached, if reached { "AllNodesReady" } else { "NodesMissing" }, text)];
     if pool.object.deleted_at.is_some() {
         let left = sizes.staying + sizes.leaving;
         let gone = left == 0;

@@ -5,9 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use muster_engine::snapshot::{Health, Host, HostState, Scope, Stops, Template};
 use muster_model::{
     Duration, Known, Timestamp,
-    host::{
-        Admin, BareMetalNodeSpec, BareMetalNodeStatus, DriverKind, Limits, Phase, State, Switch,
-    },
+    host::{Admin, BareMetalNodeSpec, BareMetalNodeStatus, DriverKind, Limits, Phase, State, Switch},
 };
 
 use super::{Draft, HostInput, Inputs, PoolInput, templates};
@@ -77,7 +75,8 @@ pub(super) fn standing(host: &HostInput, limits: &Limits, now: Timestamp) -> Sta
     let coming = |since: Timestamp| {
         let whole = limits.reserve.saturating_add(limits.boot).saturating_add(limits.join);
         let deadline = host.op.as_ref().and_then(|op| op.boot_deadline);
-        let expected = deadline.map_or_else(|| since.saturating_add(whole), |at| at.saturating_add(limits.join));
+        let expected =
+            deadline.map_or_else(|| since.saturating_add(whole), |at| at.saturating_add(limits.join));
         Standing::Waking { expected }
     };
     let since = host.op.as_ref().map_or(status.phase_since, |op| op.started);
@@ -262,7 +261,12 @@ fn health(input: &HostInput) -> Health {
 }
 
 /// Until when the host may not be woken: backoff, the least time off, and wear limits.
-fn rest(inputs: &Inputs, pool: &PoolInput, status: &BareMetalNodeStatus, limits: &Limits) -> Option<Timestamp> {
+fn rest(
+    inputs: &Inputs,
+    pool: &PoolInput,
+    status: &BareMetalNodeStatus,
+    limits: &Limits,
+) -> Option<Timestamp> {
     let now = inputs.now;
     let least_off = status.off_since.map(|since| since.saturating_add(limits.min_off));
     let least_cycle = status.starts.last().map(|start| start.saturating_add(limits.cycle_interval));
@@ -308,13 +312,20 @@ fn holds(inputs: &Inputs, input: &HostInput, spec: &BareMetalNodeSpec, draft: &m
         draft.hold(scope(), Stops::Both, why, None);
     }
     if status.phase == Phase::Degraded {
-        draft.hold(scope(), Stops::Removal, "its BMC does not answer, so that it could not be woken again", None);
+        draft.hold(
+            scope(),
+            Stops::Removal,
+            "its BMC does not answer, so that it could not be woken again",
+            None,
+        );
     }
     if let Some(until) = status.drain_retry_at {
         draft.hold(scope(), Stops::Removal, "its last drain was given up", Some(until));
     }
-    let wakes_only_by_packet =
-        spec.effective_drivers().iter().all(|driver| matches!(driver.kind, DriverKind::Wol | DriverKind::Agent));
+    let wakes_only_by_packet = spec
+        .effective_drivers()
+        .iter()
+        .all(|driver| matches!(driver.kind, DriverKind::Wol | DriverKind::Agent));
     if wakes_only_by_packet && status.wake_proved_at.is_none() {
         let why = "it was never seen to wake by magic packet; 1 supervised self-test is needed";
         draft.hold(scope(), Stops::Removal, why, None);

@@ -11,8 +11,8 @@ use muster_engine::{
 use muster_model::{ClusterId, Duration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{Inputs, pools::GREW, templates};
 pub use super::templates::Learned;
+use super::{Inputs, pools::GREW, templates};
 
 /// How long those who provision for us have to show a node: what other autoscalers wait, too.
 pub const PROVISION_DEADLINE: Duration = Duration::from_mins(15);
@@ -110,7 +110,8 @@ impl Memory {
             if declared || map.get(&**name).is_some_and(|known| known.from == node.name()) {
                 continue;
             }
-            let there = |known: &Learned| snapshot.cluster.nodes.iter().any(|other| *other.name() == *known.from);
+            let there =
+                |known: &Learned| snapshot.cluster.nodes.iter().any(|other| *other.name() == *known.from);
             if map.get(&**name).is_none_or(|known| !there(known)) {
                 map.insert(name.to_string(), templates::learn(node, inputs.now));
             }

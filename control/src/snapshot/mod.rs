@@ -9,8 +9,8 @@
 
 mod hosts;
 mod inputs;
-pub mod memory;
 mod members;
+pub mod memory;
 mod pools;
 pub mod read;
 mod templates;
@@ -156,11 +156,8 @@ fn limits(inputs: &Inputs, draft: &mut Draft) {
         max_removals: Some(global.max_power_operations),
         ..Limits::default()
     };
-    let mut racks: std::collections::BTreeSet<&str> = inputs
-        .hosts
-        .iter()
-        .filter_map(|host| host.spec.as_ref().ok()?.rack.as_deref())
-        .collect();
+    let mut racks: std::collections::BTreeSet<&str> =
+        inputs.hosts.iter().filter_map(|host| host.spec.as_ref().ok()?.rack.as_deref()).collect();
     racks.extend(inputs.racks.iter().map(|rack| rack.name.as_str()));
     for name in racks {
         let rack = inputs.racks.iter().find(|rack| rack.name == name);
@@ -209,7 +206,8 @@ fn spread(inputs: &Inputs, draft: &mut Draft) {
     let snapshot = &mut draft.snapshot;
     for input in inputs.pools.iter().filter(|pool| pool.host_config.rack_spread) {
         let serving = snapshot.members.values().filter(|member| *member.pool == *input.name());
-        let hosts: std::collections::BTreeSet<&str> = serving.filter_map(|member| member.host.as_deref()).collect();
+        let hosts: std::collections::BTreeSet<&str> =
+            serving.filter_map(|member| member.host.as_deref()).collect();
         let racks: std::collections::BTreeSet<&str> = snapshot
             .hosts
             .iter()

@@ -17,7 +17,7 @@ use muster_model::{
 use serde::de::DeserializeOwned;
 
 use super::{HostInput, Inputs, Memory, Observed, PoolInput, memory};
-use crate::registry::{Cluster, NodePool, OperationState, Registry, RegistryError, Subject, keys};
+use crate::registry::{Cluster, NodePool, Registry, RegistryError, Subject, keys};
 
 /// Where racks are kept, by name.
 pub const RACKS: &str = "/muster/inventory/racks/";
@@ -52,10 +52,9 @@ pub async fn pools(registry: &Registry, id: ClusterId) -> Result<Option<Gathered
     let store = registry.store();
     let names = every(&**store, &keys::pool_names(id.uuid()), false).await?;
     let requests: BTreeMap<uuid::Uuid, u32> = registry
-        .operations(|operation| operation.state == OperationState::Running)
+        .running_operations()
         .await?
         .into_iter()
-        .rev()
         .filter_map(|operation| match operation.subject {
             Subject::Pool { nodepool_id, cluster_id, target_nodes, .. } if cluster_id == id.uuid() => {
                 Some((nodepool_id, target_nodes))
