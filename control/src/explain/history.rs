@@ -13,7 +13,11 @@ use crate::{
 const MOST: usize = 5;
 
 /// The last decisions about a subject, newest first.
-pub(super) async fn of(journal: &Journal, cluster: ClusterId, subject: &Subject) -> Result<Vec<Brief>, JournalError> {
+pub(super) async fn of(
+    journal: &Journal,
+    cluster: ClusterId,
+    subject: &Subject,
+) -> Result<Vec<Brief>, JournalError> {
     let filter = match subject {
         Subject::Pod(_) => DecisionFilter { actions_only: true, ..DecisionFilter::default() },
         Subject::Node(node) => DecisionFilter { node: Some(node.clone()), ..DecisionFilter::default() },
@@ -60,7 +64,9 @@ pub(super) fn gone(
 ) -> Explained {
     let name = format!("{} {}", subject.kind(), subject.name());
     let headline = match (history.first(), evaluated) {
-        (Some(last), _) => cut(&format!("{name} is gone; decision {} of {}: {}", last.id, last.at, last.because)),
+        (Some(last), _) => {
+            cut(&format!("{name} is gone; decision {} of {}: {}", last.id, last.at, last.because))
+        }
         (None, Some(at)) => cut(&format!("{name} is not there as of {at}, and 0 decisions mention it")),
         (None, None) => cut(&format!("{name} is unknown: 0 looks at the cluster have ended yet")),
     };
@@ -69,7 +75,9 @@ pub(super) fn gone(
         && let Some(Answer::Unknown { near, .. }) = near
         && !near.is_empty()
     {
-        text.push_str(&format!("\nnear: {}\n", near.join(", ")));
+        text.push_str("\nnear: ");
+        text.push_str(&near.join(", "));
+        text.push('\n');
     }
     Explained {
         kind: subject.kind(),

@@ -125,19 +125,24 @@ impl Explain {
     }
 
     /// About something as it is now, or as its last trace in the journal tells.
-    pub async fn now(&self, cluster: ClusterId, subject: &Subject, now: Timestamp) -> Result<Explained, JournalError> {
+    pub async fn now(
+        &self,
+        cluster: ClusterId,
+        subject: &Subject,
+        now: Timestamp,
+    ) -> Result<Explained, JournalError> {
         let live = self.board.get(cluster);
         let view = live.as_ref().and_then(|live| live.view.clone());
         let history = history::of(&self.journal, cluster, subject).await?;
         let found = view.as_ref().and_then(|view| ask(&view.snapshot, &view.plan, subject));
         let name = live.as_ref().map(|live| live.cluster_name.clone()).unwrap_or_default();
         let mut explained = match (found, view) {
-            (Some(answer), Some(view)) => {
-                answered(cluster, name, subject, &answer, view.snapshot.now, None)
-            }
+            (Some(answer), Some(view)) => answered(cluster, name, subject, &answer, view.snapshot.now, None),
             (None, view) => {
                 let evaluated = view.as_ref().map(|view| view.snapshot.now);
-                let near = view.as_ref().map(|view| Explainer::new(&view.snapshot, &view.plan).ask(&full_name(subject)));
+                let near = view
+                    .as_ref()
+                    .map(|view| Explainer::new(&view.snapshot, &view.plan).ask(&full_name(subject)));
                 history::gone(cluster, name, subject, &history, evaluated, near.as_ref())
             }
             (Some(_), None) => unreachable!("an answer comes from a view"),
@@ -154,15 +159,13 @@ impl Explain {
         let (snapshot, plan) = self.journal.frame(decision).await?;
         let (cluster, name) = (decision.cluster_id, decision.cluster_name.clone());
         let id = Some(decision.id.clone());
-        Ok(match ask(&snapshot, &plan, subject) {
-            Some(answer) => answered(cluster, name, subject, &answer, snapshot.now, id),
-            None => {
-                let near = Explainer::new(&snapshot, &plan).ask(&full_name(subject));
-                let mut gone = history::gone(cluster, name, subject, &[], Some(snapshot.now), Some(&near));
-                gone.decision_id = id;
-                gone
-            }
-        })
+        if let Some(answer) = ask(&snapshot, &plan, subject) {
+            return Ok(answered(cluster, name, subject, &answer, snapshot.now, id));
+        }
+        let near = Explainer::new(&snapshot, &plan).ask(&full_name(subject));
+        let mut gone = history::gone(cluster, name, subject, &[], Some(snapshot.now), Some(&near));
+        gone.decision_id = id;
+        Ok(gone)
     }
 
     /// About a decision: what it did and why, what became of it, and whether it would be made again.
@@ -179,7 +182,9 @@ impl Explain {
     /// A decision by its id, among the given clusters.
     pub async fn find(&self, id: &str, clusters: &[ClusterId]) -> Result<Option<Decision>, JournalError> {
         let Some((stem, number)) = DecisionId::parse(id) else { return Ok(None) };
-        for cluster in clusters.iter().filter(|cluster| DecisionId::stem(**cluster).eq_ignore_ascii_case(stem)) {
+        for cluster in
+            clusters.iter().filter(|cluster| DecisionId::stem(**cluster).eq_ignore_ascii_case(stem))
+        {
             if let Some(decision) = self.journal.read(*cluster, number).await? {
                 return Ok(Some(decision));
             }

@@ -49,7 +49,10 @@ pub fn describe(decision: &Decision, replay: Option<&str>) -> String {
     let mut fact = |name: &str, value: String| {
         let _ = writeln!(out, "{name:<10} {value}");
     };
-    fact("decision:", format!("{} (number {} of cluster {})", decision.id, decision.number, decision.cluster_name));
+    fact(
+        "decision:",
+        format!("{} (number {} of cluster {})", decision.id, decision.number, decision.cluster_name),
+    );
     fact("made:", format!("{} by the leader of epoch {}", decision.at, decision.epoch));
     fact("outcome:", format!("{}: {}", decision.outcome.state.as_str(), decision.outcome.text));
     fact(
@@ -76,7 +79,11 @@ pub fn describe(decision: &Decision, replay: Option<&str>) -> String {
     section(
         &mut out,
         "effects",
-        decision.outcome.effects.iter().map(|effect| format!("{} of {}: {}", effect.what, effect.object, effect.text)),
+        decision
+            .outcome
+            .effects
+            .iter()
+            .map(|effect| format!("{} of {}: {}", effect.what, effect.object, effect.text)),
     );
     out
 }
@@ -113,9 +120,15 @@ fn actions(decision: &Decision) -> Vec<String> {
             (None, None) => format!("one more {}", action.template),
         };
         let advice = if action.advice { " (advice)" } else { "" };
-        lines.push(format!("{}{advice} {what} of pool {}: {}", action.kind.as_str(), action.pool, action.because));
+        lines.push(format!(
+            "{}{advice} {what} of pool {}: {}",
+            action.kind.as_str(),
+            action.pool,
+            action.because
+        ));
         if let Some(evidence) = &action.evidence {
-            let since = evidence.unneeded_since.map_or_else(|| "not before".to_owned(), |since| since.to_string());
+            let since =
+                evidence.unneeded_since.map_or_else(|| "not before".to_owned(), |since| since.to_string());
             let mark = evidence.mark.map_or_else(|| "no mark".to_owned(), |mark| format!("mark {mark} %"));
             lines.push(format!(
                 "    evidence: {} of {} {} requested, {} %, {mark}; unneeded since {since}, required {}",

@@ -26,6 +26,8 @@ use crate::{
 /// How long a planner waits after the first nudge for others to follow: a rollout makes many pods at once, and a
 /// pod should not wait a second for its host.
 const DEBOUNCE: Duration = Duration::from_millis(100);
+/// The longest rest after a look that took long.
+const LONGEST_REST: Duration = Duration::from_secs(5);
 /// How often new and deleted clusters are looked for.
 const CENSUS: Duration = Duration::from_secs(1);
 /// Pause after the store's watch broke off.
@@ -133,11 +135,13 @@ impl Planning {
             if modes.get(&id).is_none_or(|(seen, _)| *seen != version)
                 && let Ok(Some(stored)) = registry.read::<Cluster>(id.uuid()).await
             {
-                let wanted = Wanted { active: stored.object.spec.mode == Some(Mode::Active), cluster: stored.object };
+                let wanted =
+                    Wanted { active: stored.object.spec.mode == Some(Mode::Active), cluster: stored.object };
                 modes.insert(id, (stored.version, wanted));
             }
             let wanted = modes.get(&id).map(|(_, wanted)| wanted);
-            let connected = wanted.is_some_and(|wanted| self.parts.connections.port(&wanted.cluster).is_some());
+            let connected =
+                wanted.is_some_and(|wanted| self.parts.connections.port(&wanted.cluster).is_some());
             if connected || metal.contains(&id.uuid()) || wanted.is_some_and(|wanted| wanted.active) {
                 planned.push(id);
             }
@@ -153,12 +157,13 @@ impl Planning {
                 planner.nudge(by);
             }
             let fence = leading.borrow_and_update().clone();
-            let now = self.clock.now();
+            let (now, began) = (self.clock.now(), self.clock.monotonic());
             let (port, seen) = self.port(cluster).await;
             let turn = planner.turn(now, fence.as_ref()).await;
             if turn.did == Did::Gone {
                 return;
             }
+            let took = self.clock.monotonic().saturating_sub(began);
             let changed = async {
                 match &port {
                     Some(port) => port.changed(seen).await,
@@ -177,7 +182,8 @@ impl Planning {
                     planner.nudge("leader");
                 }
             }
-            self.clock.sleep(DEBOUNCE).await;
+            // A look that took long is not followed by the next one at once: half of the time is for others.
+            self.clock.sleep(DEBOUNCE.max(took.min(LONGEST_REST))).await;
         }
     }
 
@@ -207,7 +213,9 @@ impl Planning {
         while let Some(event) = changes.next().await {
             if let WatchEvent::Changes(changes) = event? {
                 let by: BTreeSet<_> = changes.iter().filter_map(|change| matters(&change.key)).collect();
-                by.into_iter().for_each(|by| ring_all(bells, by));
+                for one in by {
+                    ring_all(bells, one);
+                }
             }
         }
         Ok(())
@@ -252,7 +260,8 @@ mod tests {
             ("/baremetal/nodes/a/intent", None),
             ("/baremetal/nodes/a/metrics", None),
             ("/baremetal/global/config", Some("inventory")),
-            ("/muster/racks/r1", Some("inventory")),
+            ("/muster/inventory/racks/r1", Some("inventory")),
+            ("/muster/inventory/guard", None),
             ("/muster/pools/550e8400-e29b-41d4-a716-446655440000", Some("registry")),
             ("/muster/status/pools/550e8400-e29b-41d4-a716-446655440000", None),
             ("/muster/journal/550e8400-e29b-41d4-a716-446655440000/head", None),

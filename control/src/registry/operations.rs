@@ -215,6 +215,26 @@ impl Registry {
         Ok(found)
     }
 
+    /// Operations under way, oldest first. The index knows them; while it is not fed, all are looked through.
+    pub async fn running_operations(&self) -> Result<Vec<Operation>, RegistryError> {
+        if !self.is_live() {
+            let mut found = self.operations(|operation| !operation.done).await?;
+            found.reverse();
+            return Ok(found);
+        }
+        let ids: Vec<Uuid> = self.shared.index().open_operations.keys().copied().collect();
+        let mut found = Vec::with_capacity(ids.len());
+        for id in ids {
+            match self.operation(id).await {
+                Ok(operation) if !operation.done => found.push(operation),
+                Ok(_) | Err(RegistryError::NoOperation) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        found.sort_by_key(|operation| (operation.created_at, operation.id));
+        Ok(found)
+    }
+
     /// Stores an operation by itself, for a change that changed nothing.
     pub async fn put_operation(
         &self,

@@ -20,7 +20,7 @@ use super::{HostInput, Inputs, Memory, Observed, PoolInput, memory};
 use crate::registry::{Cluster, NodePool, Registry, RegistryError, Subject, keys};
 
 /// Where racks are kept, by name.
-pub const RACKS: &str = "/muster/racks/";
+pub const RACKS: &str = "/muster/inventory/racks/";
 /// Values fetched at once when only some records changed.
 const FETCH: usize = 32;
 /// Keys of one page: as many as fit into an answer of etcd without straining it.
@@ -51,16 +51,15 @@ pub async fn pools(registry: &Registry, id: ClusterId) -> Result<Option<Gathered
     let Some(cluster) = registry.read::<Cluster>(id.uuid()).await? else { return Ok(None) };
     let store = registry.store();
     let names = every(&**store, &keys::pool_names(id.uuid()), false).await?;
-    // Oldest first, so that the newest of several wins.
     let requests: BTreeMap<uuid::Uuid, u32> = registry
-        .open_operations()
+        .running_operations()
         .await?
         .into_iter()
         .filter_map(|operation| match operation.subject {
             Subject::Pool { nodepool_id, cluster_id, target_nodes, .. } if cluster_id == id.uuid() => {
                 Some((nodepool_id, target_nodes))
             }
-            _ => None,
+            Subject::Pool { .. } | Subject::Host { .. } => None,
         })
         .collect();
     let (mut pools, mut unreadable_pools) = (Vec::new(), Vec::new());
@@ -84,9 +83,11 @@ pub async fn pools(registry: &Registry, id: ClusterId) -> Result<Option<Gathered
                 };
                 if input.is_bare_metal() {
                     let key = host_keys::pool(&input.inventory_name(), PoolRecord::Config);
-                    let entry = store.get(&key).await?;
+                    let stored = store.get(&key).await?;
+                    let stored = stored.and_then(|entry| serde_json::from_slice(&entry.value).ok());
+                    let block = input.object.spec.platform.block.as_ref();
                     input.host_config =
-                        entry.and_then(|entry| serde_json::from_slice(&entry.value).ok()).unwrap_or_default();
+                        stored.or_else(|| block.map(PoolHostConfig::of_block)).unwrap_or_default();
                 }
                 pools.push(input);
             }
@@ -164,17 +165,8 @@ async fn racks(store: &dyn Store, set_aside: &mut Vec<(String, String)>) -> Resu
     Ok(racks)
 }
 
-/// The settings for all hosts, or the defaults with what is wrong about those that are stored. Whether anything may
-/// act is the freeze's to say: a store that was restored is frozen whatever stands in the settings.
+/// The settings for all hosts, or the defaults with what is wrong about those that are stored.
 async fn global(store: &dyn Store) -> Result<(GlobalConfig, Option<String>), RegistryError> {
-    let (mut config, problem) = settings(store).await?;
-    let freeze = crate::freeze::state(store).await;
-    config.freeze = freeze.mode;
-    config.freeze_reason = (!freeze.may_act()).then_some(freeze.reason);
-    Ok((config, problem))
-}
-
-async fn settings(store: &dyn Store) -> Result<(GlobalConfig, Option<String>), RegistryError> {
     let Some(entry) = store.get(host_keys::GLOBAL_CONFIG).await? else {
         return Ok((GlobalConfig::default(), None));
     };

@@ -8,7 +8,8 @@ use muster_model::{
     catalogue::Catalogue,
     cluster::Cluster,
     host::{
-        BareMetalNodeSpec, BareMetalNodeStatus, FreezeMode, GlobalConfig, Intent, Phase, PoolHostConfig, Switch,
+        BareMetalNodeSpec, BareMetalNodeStatus, FreezeMode, GlobalConfig, Intent, Phase, PoolHostConfig,
+        Switch,
     },
     k8s::{Node, Objects},
     observe::{ClusterView, SetAside},
@@ -159,22 +160,35 @@ fn people_and_doubts_hold_hosts() {
     fn check(phase: Phase, change: impl FnOnce(&mut HostInput), stops: Stops, why: &str) {
         let built = with_hosts(vec![host("h", phase, change)]);
         let found: Vec<_> = built.snapshot.holds.iter().map(|hold| (hold.stops, &*hold.why)).collect();
-        assert!(found.iter().any(|(s, w)| *s == stops && w.contains(why)), "wanted {stops:?} {why}: {found:?}");
+        assert!(
+            found.iter().any(|(s, w)| *s == stops && w.contains(why)),
+            "wanted {stops:?} {why}: {found:?}"
+        );
     }
     let hold = |until| {
         move |h: &mut HostInput| {
-            spec(h).hold = Some(muster_model::host::Hold { by: "ann".into(), reason: "new disks".into(), until });
+            spec(h).hold =
+                Some(muster_model::host::Hold { by: "ann".into(), reason: "new disks".into(), until });
         }
     };
     check(Phase::Idle, hold(None), Stops::Both, "held by ann: new disks");
     check(Phase::Idle, hold(Some(at("03:00:00"))), Stops::Both, "new disks");
     check(Phase::Idle, |h| spec(h).power_state = Some(Switch::Off), Stops::Both, "by hand");
     check(Phase::Serving, |h| spec(h).power_state = Some(Switch::On), Stops::Removal, "by hand");
-    check(Phase::Idle, |h| status(h).held_until = Some(at("02:30:00")), Stops::Growth, "a person switched it off");
+    check(
+        Phase::Idle,
+        |h| status(h).held_until = Some(at("02:30:00")),
+        Stops::Growth,
+        "a person switched it off",
+    );
     check(Phase::Degraded, |_| {}, Stops::Removal, "BMC does not answer");
-    check(Phase::Serving, |h| status(h).serving_since = Some(at("01:55:00")), Stops::Removal, "stays at least 10m");
     check(Phase::Serving, |h| status(h).drain_retry_at = Some(at("02:01:00")), Stops::Removal, "given up");
-    check(Phase::Idle, |h| h.intent = Some(intent(Switch::On, at("01:53:00"))), Stops::Growth, "not taken up within 5m");
+    check(
+        Phase::Idle,
+        |h| h.intent = Some(intent(Switch::On, at("01:53:00"))),
+        Stops::Growth,
+        "not taken up within 5m",
+    );
     // A hold that has lapsed is none.
     let lapsed = with_hosts(vec![host("h", Phase::Idle, hold(Some(at("01:00:00"))))]);
     assert_eq!(lapsed.snapshot.holds, []);
@@ -230,7 +244,10 @@ fn what_is_not_known_is_a_gap_and_nothing_else() {
         change(&mut inputs);
         let built = build(&inputs);
         let found = &built.snapshot.gaps;
-        assert!(found.iter().any(|gap| gap.scope == *scope && gap.why.contains(why)), "wanted {why}: {found:?}");
+        assert!(
+            found.iter().any(|gap| gap.scope == *scope && gap.why.contains(why)),
+            "wanted {why}: {found:?}"
+        );
         assert_eq!(built.snapshot.holds, []);
     }
     check(|i| i.observed = Observed::NotConnected, &Scope::Everything, "no connection");
@@ -244,7 +261,14 @@ fn what_is_not_known_is_a_gap_and_nothing_else() {
     check(view(|v| v.fresh_at = at("01:57:59")), &Scope::Everything, "2m1s old");
     check(
         view(|v| {
-            let one = SetAside { kind: "Pod".into(), namespace: "a".into(), name: "b".into(), why: "x".into(), since: now() };
+            let one = SetAside {
+                kind: "Pod".into(),
+                namespace: "a".into(),
+                name: "b".into(),
+                why: "x".into(),
+                since: now(),
+                node: None,
+            };
             v.set_aside = [one].into();
         }),
         &Scope::Everything,
@@ -252,14 +276,20 @@ fn what_is_not_known_is_a_gap_and_nothing_else() {
     );
     check(|i| i.global_fault = Some("lowMark".into()), &Scope::Everything, "lowMark");
     check(|i| i.unreadable_pools = vec![("gpu".into(), "not JSON".into())], &Scope::Everything, "pool gpu");
-    check(|i| i.hosts = vec![host("h", Phase::Idle, |h| h.spec = Err("bad mac".into()))], &Scope::Host("h".into()), "bad mac");
-    check(|i| i.hosts = vec![host("h", Phase::Idle, |h| h.status = None)], &Scope::Host("h".into()), "looked at");
+    check(
+        |i| i.hosts = vec![host("h", Phase::Idle, |h| h.spec = Err("bad mac".into()))],
+        &Scope::Host("h".into()),
+        "bad mac",
+    );
+    check(
+        |i| i.hosts = vec![host("h", Phase::Idle, |h| h.status = None)],
+        &Scope::Host("h".into()),
+        "looked at",
+    );
 }
 
 #[test]
 fn triggers_ask_for_more_agree_to_less_or_hold() {
-    let finding = |fires| Known::Value { value: Finding { fires, value: "1".into(), why: "x".into() }, at: now() };
-    let unknown = || Known::Unknown { why: "503".to_owned(), since: now() };
     #[track_caller]
     fn check(findings: Vec<(&str, Known<Finding>)>, expected: Option<Trigger>, gaps: usize) {
         let triggers: Vec<Value> = findings
@@ -281,6 +311,9 @@ fn triggers_ask_for_more_agree_to_less_or_hold() {
         assert_eq!(built.snapshot.pools[0].demand.trigger, expected);
         assert_eq!(built.snapshot.gaps.len(), gaps, "{:?}", built.snapshot.gaps);
     }
+    let finding =
+        |fires| Known::Value { value: Finding { fires, value: "1".into(), why: "x".into() }, at: now() };
+    let unknown = || Known::Unknown { why: "503".to_owned(), since: now() };
     check(vec![], None, 0);
     check(vec![("up", finding(true))], Some(Trigger::Up), 0);
     check(vec![("up", finding(false))], None, 0); // a quiet trigger for more does not keep what is idle

@@ -26,12 +26,18 @@ async fn bm_7_1_a_pending_pod_wakes_one_host_within_the_turn() {
     assert_eq!((decision.new_nodes, decision.number), (1, 1));
     let intent = world.intent("a").await.expect("an intent");
     assert_eq!((intent.want, intent.pool.as_str(), intent.epoch), (Switch::On, "web", world.fence.epoch.0));
-    assert_eq!((intent.decision.as_str(), intent.reason.as_str()), (decision.id.as_str(), "1 pod waits for it: default/web-1"));
+    assert_eq!(
+        (intent.decision.as_str(), intent.reason.as_str()),
+        (decision.id.as_str(), "1 pod waits for it: default/web-1")
+    );
     assert_eq!(world.intent("b").await, None);
     let status = world.pool_status(&pool).await;
     assert_eq!(status.desired_nodes, 1);
-    let view = status.baremetal.unwrap();
-    assert_eq!((view["desiredNodes"].clone(), view["readyNodes"].clone()), (json!(1), json!(0)));
+    let reports =
+        world.registry.status::<muster_control::registry::NodePool>(pool.id.uuid()).await.unwrap().reports;
+    assert_eq!(reports[0].controller_name, "muster-baremetal");
+    let metadata: serde_json::Value = serde_json::from_str(reports[0].metadata.get()).unwrap();
+    assert_eq!((metadata["active_nodes"].clone(), metadata["desired_nodes"].clone()), (json!(0), json!(1)));
     // The host is on its way: that it is waited for is noted once, and nothing more is done however often we look.
     for _ in 0..5 {
         world.pass(Duration::from_secs(11));
@@ -166,9 +172,7 @@ async fn hosts_in_maintenance_or_held_by_a_person_are_left_alone() {
     let mut world = World::new().await;
     world.metal("web", 0, 3).await;
     world.host_with("a", json!({"pool": "web", "admin": "maintenance"}), |_| {}).await;
-    world
-        .host_with("b", json!({"pool": "web", "hold": {"by": "ann", "reason": "new disks"}}), |_| {})
-        .await;
+    world.host_with("b", json!({"pool": "web", "hold": {"by": "ann", "reason": "new disks"}}), |_| {}).await;
     world.host_with("c", json!({"pool": "web", "powerState": "off"}), |_| {}).await;
     world.show(|objects| objects.pods.push(pod("web-1", "2")));
     let decision = World::decided(&world.turn().await);
@@ -186,7 +190,10 @@ async fn a_cluster_out_of_sync_is_waited_for() {
     world.show(|objects| objects.pods.push(pod("web-1", "2")));
     world.unsync(true);
     let turn = world.turn().await;
-    assert_eq!(turn.did, Did::Waited("1 of 17 kinds are not in sync: pods (the first list is under way)".into()));
+    assert_eq!(
+        turn.did,
+        Did::Waited("1 of 17 kinds are not in sync: pods (the first list is under way)".into())
+    );
     assert_eq!(world.intent("a").await, None);
     assert!(world.parts.board.get(world.id).unwrap().waiting.is_some());
     world.unsync(false);
@@ -198,10 +205,17 @@ async fn a_cluster_out_of_sync_is_waited_for() {
 async fn ops_r15_racks_start_no_more_than_they_may() {
     let mut world = World::new().await;
     world.metal("web", 0, 9).await;
-    world.put("/muster/racks/r1", &json!({"name": "r1", "units": 42, "startLimit": 1})).await;
-    world.put("/muster/racks/r2", &json!({"name": "r2", "units": 42, "startLimit": 4, "wattCap": 900})).await;
+    world.put("/muster/inventory/racks/r1", &json!({"name": "r1", "units": 42, "startLimit": 1})).await;
+    world
+        .put(
+            "/muster/inventory/racks/r2",
+            &json!({"name": "r2", "units": 42, "startLimit": 4, "wattCap": 900}),
+        )
+        .await;
     for (host, rack) in [("a", "r1"), ("b", "r1"), ("c", "r2"), ("d", "r2"), ("e", "r2")] {
-        world.host_with(host, json!({"pool": "web", "rack": rack, "idleWatts": 100, "maxWatts": 400}), |_| {}).await;
+        world
+            .host_with(host, json!({"pool": "web", "rack": rack, "idleWatts": 100, "maxWatts": 400}), |_| {})
+            .await;
     }
     world.show(|objects| objects.pods.extend((0..5).map(|n| pod(&format!("web-{n}"), "8"))));
     let decision = World::decided(&world.turn().await);

@@ -60,7 +60,11 @@ async fn ops_u8_q02_when_it_last_looked_and_what_stopped_it() {
     world.pass(Duration::from_secs(7));
     let answer = explain(&world).now(world.id, &subject, world.now()).await.unwrap();
     fits(&answer);
-    assert!(answer.text.contains("last look 7s ago (2026-11-16T02:03:00Z), 2 looks, leads"), "{}", answer.text);
+    assert!(
+        answer.text.contains("last look 7s ago (2026-11-16T02:03:00Z), 2 looks, leads"),
+        "{}",
+        answer.text
+    );
     assert!(answer.text.contains("waits: 1 of 17 kinds are not in sync: pods"), "{}", answer.text);
 }
 
@@ -97,7 +101,8 @@ async fn ops_u8_q24_a_decision_names_what_led_to_it() {
         async move {
             let change = |stored: &muster_control::registry::Stored<muster_control::registry::NodePool>| {
                 let patch = json!({"spec": {"nodeCount": nodes}});
-                let parsed = stored.object.merge_patch(&patch, &muster_model::pool::PoolContext::default())?;
+                let parsed =
+                    stored.object.merge_patch(&patch, &muster_model::pool::PoolContext::default())?;
                 let mut pool = stored.object.clone();
                 pool.apply(parsed.value, now);
                 Ok((pool, Vec::new()))
@@ -129,8 +134,16 @@ async fn ops_u8_q25_the_evidence_is_that_of_then() {
     let removal = decisions.iter().find(|one| one.removals == 1).unwrap();
     let explained = explain(&world).decision(removal.clone()).await.unwrap();
     assert!(explained.headline.chars().count() <= 120);
-    assert!(explained.text.contains("mark 30 %; unneeded since 2026-11-16T02:00:00Z, required 10m"), "{}", explained.text);
-    assert!(explained.replay.starts_with("the same plan again: 0 new nodes, 1 removals"), "{}", explained.replay);
+    assert!(
+        explained.text.contains("mark 30 %; unneeded since 2026-11-16T02:00:00Z, required 10m"),
+        "{}",
+        explained.text
+    );
+    assert!(
+        explained.replay.starts_with("the same plan again: 0 new nodes, 1 removals"),
+        "{}",
+        explained.replay
+    );
     // The node as it was then, although it is not there any more.
     let then = explain(&world).then(removal, &Subject::Node("b".into())).await.unwrap();
     fits(&then);

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use muster_control::journal::{
-    Cause, Decision, DecisionFilter, Draft, FrameKind, Journal, JournalError, Outcome, OutcomeState, compare, replay,
+    Cause, Decision, DecisionFilter, Draft, FrameKind, Journal, JournalError, Outcome, OutcomeState, compare,
+    replay,
 };
 use muster_engine::{Plan, Snapshot};
 use muster_model::{
@@ -55,8 +56,11 @@ async fn fence(store: &Arc<dyn Store>) -> Fence {
 async fn keys(store: &Arc<dyn Store>, prefix: &str) -> usize {
     let (mut count, mut after) = (0, None);
     loop {
-        let page =
-            store.list(List { after, keys_only: true, ..List::prefix(format!("/muster/journal/{CLUSTER}/{prefix}")) });
+        let page = store.list(List {
+            after,
+            keys_only: true,
+            ..List::prefix(format!("/muster/journal/{CLUSTER}/{prefix}"))
+        });
         let page = page.await.unwrap();
         count += page.entries.len();
         after = page.entries.last().map(|entry| entry.key.clone());
@@ -111,9 +115,16 @@ async fn the_journal_is_bounded_in_memory() {
 #[tokio::test]
 async fn the_journal_is_bounded_in_the_embedded_store() {
     let directory = tempfile::tempdir().unwrap();
-    let options = muster_store::embedded::Options::new("journal test", Timestamp::from_millis(1_700_000_000_000));
+    let options =
+        muster_store::embedded::Options::new("journal test", Timestamp::from_millis(1_700_000_000_000));
     let store = muster_store::embedded::Embedded::open(directory.path(), options).unwrap();
     suite(Arc::new(store)).await;
+}
+
+#[tokio::test]
+async fn the_journal_is_bounded_on_etcd() {
+    let (store, _member) = crate::etcd::store().await;
+    suite(store).await;
 }
 
 /// A snapshot larger than one value is cut into pieces and put together again.
@@ -126,7 +137,8 @@ async fn large_snapshots_are_kept_in_pieces() {
     // Names that do not compress: 4 MiB of hexadecimal digits have 2 MiB of content.
     large.cluster.pods = (0..40_000_u64)
         .map(|number| {
-            let word = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ number.rotate_left(29).wrapping_mul(0xD1B5_4A32);
+            let word =
+                number.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ number.rotate_left(29).wrapping_mul(0xD1B5_4A32);
             let other = word.rotate_right(23).wrapping_mul(0xBF58_476D_1CE4_E5B9) ^ word;
             pod(&format!("{word:016x}{other:016x}{:016x}", other.wrapping_mul(word | 1)), "2")
         })
@@ -163,6 +175,9 @@ async fn ops_u11_replay_gives_the_same_plan() {
     let (before, old) = world.journal().frame(oldest).await.unwrap();
     let (after, new) = world.journal().frame(newest).await.unwrap();
     let compared = compare((oldest, &before, &old), (newest, &after, &new));
-    assert!(compared.world.iter().any(|one| one.what == "pending pod" && one.change == "added"), "{compared:#?}");
+    assert!(
+        compared.world.iter().any(|one| one.what == "pending pod" && one.change == "added"),
+        "{compared:#?}"
+    );
     assert!(compared.headline.contains("changes of the world"), "{}", compared.headline);
 }

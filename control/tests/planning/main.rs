@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
 
 mod down;
+mod etcd;
 mod grow;
 mod history;
 mod journal;

@@ -61,7 +61,10 @@ async fn nodes_that_join_by_their_label_are_counted_and_fewer_are_asked_for_when
         objects.pods = vec![crate::world::running("web-1", "2", "n1")];
     });
     let _ = world.turn().await;
-    assert_eq!(find(&world.pool_status(&pool).await.conditions, "Provisioned").unwrap().reason, "SizeReached");
+    assert_eq!(
+        find(&world.pool_status(&pool).await.conditions, "Provisioned").unwrap().reason,
+        "SizeReached"
+    );
     for _ in 0..4 {
         world.pass(Duration::from_mins(6));
         world.show(|_| {});

@@ -19,7 +19,7 @@ use muster_model::{
     },
     k8s::{Node, Objects, Pod},
     lease::{Candidate, LeaseConfig, Standing},
-    observe::{Acted, ActError, ClusterPort, ClusterView, NodeAction, NotSynced, Waiting},
+    observe::{ActError, Acted, ClusterPort, ClusterView, NodeAction, NotSynced, Waiting},
     pool::PoolContext,
     status::PoolStatus,
     store::{Fence, Store, Txn},
@@ -78,8 +78,11 @@ impl ClusterPort for FakeCluster {
         let mut shown = self.state.lock().unwrap();
         shown.looks += 1;
         if shown.unsynced {
-            let waiting =
-                Waiting { kind: "pods".into(), why: "the first list is under way".into(), since: shown.fresh_at };
+            let waiting = Waiting {
+                kind: "pods".into(),
+                why: "the first list is under way".into(),
+                since: shown.fresh_at,
+            };
             return Err(NotSynced { total: 17, waiting: vec![waiting] });
         }
         let view = ClusterView {
@@ -231,7 +234,9 @@ impl World {
             LeaseConfig::new("leader", format!("next-{}", self.now())),
         )
         .unwrap();
-        let Standing::Following { .. } = next.step().await.unwrap() else { panic!("the first look only looks") };
+        let Standing::Following { .. } = next.step().await.unwrap() else {
+            panic!("the first look only looks")
+        };
         self.pass(Duration::from_secs(60));
         let Standing::Leading(fence) = next.step().await.unwrap() else { panic!("the lease ran out") };
         (self.leader, self.fence) = (next, fence);
