@@ -8,6 +8,8 @@ mod bodies;
 mod faults;
 #[path = "api/foreign.rs"]
 mod foreign;
+#[path = "api/guide.rs"]
+mod guide;
 #[path = "api/harness.rs"]
 mod harness;
 #[path = "api/hosts.rs"]
@@ -16,6 +18,8 @@ mod hosts;
 mod lists;
 #[path = "api/seed.rs"]
 mod seed;
+#[path = "api/service.rs"]
+mod service;
 #[path = "api/status.rs"]
 mod status;
 #[path = "api/writes.rs"]

@@ -67,7 +67,9 @@ pub(super) async fn write(
     if stands {
         return Ok(Written::AlreadySo);
     }
-    let pool = inputs.pool_named(&wish.pool).map_or_else(|| wish.pool.clone(), |pool| pool.inventory_name());
+    let pool = inputs
+        .pool_named(&wish.pool)
+        .map_or_else(|| wish.pool.clone(), crate::snapshot::PoolInput::inventory_name);
     let intent = Intent {
         id: format!("{}/{}", decision.id, wish.host),
         want: wish.want,

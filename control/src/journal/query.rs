@@ -115,7 +115,7 @@ impl Journal {
             match decode(&entry.key, &entry.value) {
                 Ok(decision) => found.push(decision),
                 Err(error) => {
-                    tracing::error!(code = error.code(), %error, "a decision is left out of a list")
+                    tracing::error!(code = error.code(), %error, "a decision is left out of a list");
                 }
             }
         }

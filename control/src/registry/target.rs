@@ -26,8 +26,6 @@ pub struct PoolWord {
     pub desired: Option<u32>,
     /// Conditions under names of our own.
     pub conditions: Vec<Condition>,
-    /// The bare-metal view; `None` leaves it.
-    pub baremetal: Option<Value>,
     /// A report like any controller's.
     pub report: Option<OwnReport>,
 }
@@ -160,9 +158,6 @@ fn spoken(stored: &Stored<NodePool>, word: &PoolWord) -> Stored<NodePool> {
             }
             None => status.conditions.push(condition.clone()),
         }
-    }
-    if let Some(view) = &word.baremetal {
-        status.baremetal = Some(view.clone());
     }
     let recheck_at = stored.status.as_ref().and_then(|record| record.recheck_at);
     Stored { status: Some(StatusRecord { status, recheck_at }), ..stored.clone() }

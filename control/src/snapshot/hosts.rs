@@ -64,6 +64,13 @@ pub(super) fn standing(host: &HostInput, limits: &Limits, now: Timestamp) -> Sta
         return Standing::Maintenance;
     }
     let Some(Ok(status)) = &host.status else { return Standing::Unknown };
+    if spec.deletion.is_some() {
+        // Its loop drains it and lets it go; nothing new is begun.
+        return match status.state {
+            State::Ready | State::Draining => Standing::Leaving,
+            State::Off | State::PoweringOn | State::Error => Standing::Maintenance,
+        };
+    }
     let wish = pending(host, status, now);
     let coming = |since: Timestamp| {
         let whole = limits.reserve.saturating_add(limits.boot).saturating_add(limits.join);
@@ -97,7 +104,7 @@ fn pending(host: &HostInput, status: &BareMetalNodeStatus, now: Timestamp) -> Op
     (!spent && now.since(intent.at) < INTENT_WINDOW).then_some((intent.want, intent.at))
 }
 
-/// Whether the intent that stands wants it on and counts.
+/// Adds every host, the shapes that they bring, and what keeps them from changing.
 pub(super) fn add(inputs: &Inputs, draft: &mut Draft) {
     let racks = our_racks(inputs);
     let mut shapes: BTreeMap<(String, Arc<str>), Template> = BTreeMap::new();
@@ -170,9 +177,10 @@ fn add_ours(
             _ => None,
         };
         host.backoff_until = rest(inputs, pool, status, &limits);
+        (host.on_since, host.min_on_time) = (status.serving_since, limits.min_on);
         draft.wake_at(host.backoff_until);
     }
-    holds(inputs, input, spec, &limits, draft);
+    holds(inputs, input, spec, draft);
     draft.snapshot.hosts.push(host);
 }
 
@@ -269,7 +277,7 @@ fn rest(
 }
 
 /// Everything that keeps a person's or a policy's hand on the host.
-fn holds(inputs: &Inputs, input: &HostInput, spec: &BareMetalNodeSpec, limits: &Limits, draft: &mut Draft) {
+fn holds(inputs: &Inputs, input: &HostInput, spec: &BareMetalNodeSpec, draft: &mut Draft) {
     let scope = || Scope::Host(input.name.as_str().into());
     let held = spec.hold.as_ref().filter(|hold| hold.is_active(inputs.now));
     if let Some(hold) = held {
@@ -313,11 +321,6 @@ fn holds(inputs: &Inputs, input: &HostInput, spec: &BareMetalNodeSpec, limits: &
     }
     if let Some(until) = status.drain_retry_at {
         draft.hold(scope(), Stops::Removal, "its last drain was given up", Some(until));
-    }
-    if let Some(since) = status.serving_since {
-        let until = since.saturating_add(limits.min_on);
-        let why = format!("it serves since {since} and stays at least {}", limits.min_on);
-        draft.hold(scope(), Stops::Removal, why, Some(until));
     }
     let wakes_only_by_packet = spec
         .effective_drivers()

@@ -20,16 +20,11 @@ pub(super) fn add(inputs: &Inputs, draft: &mut Draft) {
     let by_node = inputs.hosts_by_node();
     let mut kept = Vec::with_capacity(nodes.len());
     for node in nodes.drain(..) {
-        match by_node.get(node.name()).copied() {
-            Some(host) => {
-                if let Some(node) = of_host(inputs, host, node, draft) {
-                    kept.push(node);
-                }
-            }
-            None => {
-                by_label(inputs, &node, draft);
-                kept.push(node);
-            }
+        if let Some(host) = by_node.get(node.name()).copied() {
+            kept.extend(of_host(inputs, host, node, draft));
+        } else {
+            by_label(inputs, &node, draft);
+            kept.push(node);
         }
     }
     draft.snapshot.cluster.nodes = kept;

@@ -28,6 +28,11 @@ pub struct GlobalConfig {
     pub freeze: FreezeMode,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub freeze_reason: Option<String>,
+    /// Who froze, and when.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub freeze_by: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub freeze_since: Option<Timestamp>,
     /// Share of requested resources above which a pool grows, in percent.
     pub high_mark_percent: u32,
     /// Share below which it shrinks.
@@ -54,6 +59,8 @@ impl Default for GlobalConfig {
         Self {
             freeze: FreezeMode::None,
             freeze_reason: None,
+            freeze_by: None,
+            freeze_since: None,
             high_mark_percent: 70,
             low_mark_percent: 30,
             // A rack's supply carries the inrush of a few servers; twenty at once is what others bear.

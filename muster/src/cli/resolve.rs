@@ -37,7 +37,7 @@ pub(crate) fn targets(words: &[String]) -> Outcome<Vec<Target>> {
         kinds::KINDS
             .iter()
             .copied()
-            .filter(|kind| !matches!(kind.scope, Scope::OnPool | Scope::Name))
+            .filter(|kind| !matches!(kind.scope, Scope::OnPool | Scope::Name) && !kind.is_endless())
             .collect()
     } else {
         first.split(',').map(kinds::required).collect::<Outcome<_>>()?
@@ -80,6 +80,11 @@ pub(crate) async fn one(
         return Ok(session.client.call(request).await?.body);
     }
     match kind.scope {
+        Scope::Id if kind.is_endless() => {
+            let id: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
+            let request = Request::get(kind.path(&id), format!("{} {name}", kind.singular));
+            Ok(session.client.call(request).await?.body)
+        }
         Scope::Id => Err(Failure::usage(format!("{} {name:?}", kind.singular), "this is not an id")
             .next(format!("copy the id from `muster get {}`", kind.plural))),
         Scope::OnPool => {

@@ -101,6 +101,8 @@ impl Agents for Heard {
 
 /// The loop and what it needs, running.
 pub(super) struct Running {
+    /// The one leadership of this process, for every loop.
+    pub(super) lead: Arc<Lead>,
     pub(super) host_loop: Arc<HostLoop>,
     tasks: Vec<JoinHandle<()>>,
     election: JoinHandle<()>,
@@ -126,6 +128,7 @@ pub(super) fn start(
     registry: &Arc<Registry>,
     connections: Arc<dyn Connections>,
     clock: &Arc<dyn Clock>,
+    holder: String,
 ) -> anyhow::Result<Running> {
     let store = Arc::clone(registry.store());
     let time_factor: u32 = settings.parsed("hosts.time-factor").context("hosts.time-factor is no number")?;
@@ -150,7 +153,7 @@ pub(super) fn start(
     );
     let (stop, resign) = (CancellationToken::new(), CancellationToken::new());
     let lead = Lead::new(Arc::clone(clock));
-    let config = lead::config(format!("{}-{}", std::process::id(), uuid::Uuid::new_v4()));
+    let config = lead::config(holder);
     let host_loop = Arc::new(HostLoop::new(Setup {
         store: Arc::clone(&store),
         clock: Arc::clone(clock),
@@ -180,5 +183,5 @@ pub(super) fn start(
             async move { host_loop.run(stop).await }
         }),
     ];
-    Ok(Running { host_loop, tasks, election, stop, resign })
+    Ok(Running { lead, host_loop, tasks, election, stop, resign })
 }

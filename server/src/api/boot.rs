@@ -17,7 +17,7 @@ use muster_model::{
 };
 use serde_json::json;
 
-use super::{Call, clusters::Done, reply};
+use super::{Call, objects::Done, reply};
 use crate::{
     app::App,
     body::{self, Accepts},

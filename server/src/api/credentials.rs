@@ -13,7 +13,7 @@ use muster_model::{
 };
 use serde_json::{Value, json};
 
-use super::{Call, clusters::Done, reply, watch};
+use super::{Call, objects::Done, reply, watch};
 use crate::{body::Accepts, error::ApiError, preconditions::Preconditions};
 
 const TITLE: &str = "Credential";

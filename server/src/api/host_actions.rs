@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Call,
-    clusters::Done,
+    objects::Done,
     hosts::{answer, update},
     reply,
     scope::HOST,

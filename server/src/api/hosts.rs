@@ -20,7 +20,7 @@ use muster_model::{
 };
 use serde_json::{Value, json};
 
-use super::{Call, clusters::Done, reply, scope::HOST, watch};
+use super::{Call, objects::Done, reply, scope::HOST, watch};
 use crate::{body::Accepts, error::ApiError, preconditions::Preconditions, query::Query};
 
 /// Pages are this long unless asked otherwise. A whole inventory fits one answer: it comes from memory.

@@ -11,7 +11,7 @@ use muster_model::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{Call, clusters::Done, reply, scope::HOST};
+use super::{Call, objects::Done, reply, scope::HOST};
 use crate::{
     body::Accepts,
     error::{ApiError, Code},

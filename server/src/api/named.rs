@@ -14,7 +14,7 @@ use muster_model::{
 };
 use serde_json::{Value, json};
 
-use super::{Call, clusters::Done, reply, watch};
+use super::{Call, objects::Done, reply, watch};
 use crate::{body::Accepts, error::ApiError, preconditions::Preconditions};
 
 /// Members of a body that the server owns.

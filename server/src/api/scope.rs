@@ -9,7 +9,7 @@ use muster_model::{
 };
 use std::sync::Arc;
 
-use super::{Call, clusters::Done};
+use super::{Call, objects::Done};
 use crate::error::{ApiError, Code};
 
 /// Where records belong that name no project: what tools write straight into the store.

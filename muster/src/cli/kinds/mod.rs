@@ -3,6 +3,7 @@
 
 mod cluster;
 mod conditions;
+mod decision;
 mod host;
 mod operation;
 mod pool;
@@ -105,6 +106,7 @@ pub(crate) static KINDS: &[&Kind] = &[
     &records::PROFILE,
     &records::CREDENTIAL,
     &host::KIND,
+    &decision::KIND,
 ];
 
 /// The kind called `name`, by any of its names.
@@ -139,6 +141,11 @@ impl Kind {
     /// Whether its objects stay for a while, hidden unless asked for, when they are deleted.
     pub(crate) fn can_be_deleting(&self) -> bool {
         matches!(self.scope, Scope::Project | Scope::Cluster)
+    }
+
+    /// Whether the collection has no end that anybody would want to read to: only the newest are shown.
+    pub(crate) fn is_endless(&self) -> bool {
+        self.plural == "decisions"
     }
 
     /// Path of one object.
