@@ -201,30 +201,11 @@ impl Registry {
         Ok((found, read.into_iter().flatten().collect()))
     }
 
-    /// Operations on pools that are under way.
+    /// Operations under way, oldest first.
     pub async fn open_operations(&self) -> Result<Vec<Operation>, RegistryError> {
         let open: Vec<Uuid> = self.shared.index().open_operations.iter().copied().collect();
         let mut found = Vec::with_capacity(open.len());
         for id in open {
-            match self.operation(id).await {
-                Ok(operation) => found.push(operation),
-                Err(RegistryError::NoOperation) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(found)
-    }
-
-    /// Operations under way, oldest first. The index knows them; while it is not fed, all are looked through.
-    pub async fn running_operations(&self) -> Result<Vec<Operation>, RegistryError> {
-        if !self.is_live() {
-            let mut found = self.operations(|operation| !operation.done).await?;
-            found.reverse();
-            return Ok(found);
-        }
-        let ids: Vec<Uuid> = self.shared.index().open_operations.keys().copied().collect();
-        let mut found = Vec::with_capacity(ids.len());
-        for id in ids {
             match self.operation(id).await {
                 Ok(operation) if !operation.done => found.push(operation),
                 Ok(_) | Err(RegistryError::NoOperation) => {}

@@ -52,7 +52,7 @@ pub async fn pools(registry: &Registry, id: ClusterId) -> Result<Option<Gathered
     let store = registry.store();
     let names = every(&**store, &keys::pool_names(id.uuid()), false).await?;
     let requests: BTreeMap<uuid::Uuid, u32> = registry
-        .running_operations()
+        .open_operations()
         .await?
         .into_iter()
         .filter_map(|operation| match operation.subject {
