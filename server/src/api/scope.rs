@@ -1,6 +1,5 @@
 //! Who may do what to the records of the inventory, and how its refusals are answered.
 
-use axum::response::{IntoResponse, Response};
 use muster_control::inventory::{Host, HostFilter, Inventory, InventoryError};
 use muster_model::{
     Project,
@@ -9,7 +8,7 @@ use muster_model::{
 };
 use std::sync::Arc;
 
-use super::{Call, objects::Done};
+use super::Call;
 use crate::error::{ApiError, Code};
 
 /// Where records belong that name no project: what tools write straight into the store.
@@ -66,24 +65,6 @@ impl Call {
         let host = self.inventory().host(name).ok_or_else(|| ApiError::not_found(HOST))?;
         self.check_record(verb, Resource::Hosts, HOST, &self.project_of(host.project()))?;
         Ok(host)
-    }
-
-    /// Writes down what a write came to, then lets its answer go.
-    pub(super) async fn finish(
-        &self,
-        verb: &str,
-        object: String,
-        result: Result<(Response, Done), ApiError>,
-    ) -> Response {
-        let (response, note) = match result {
-            Ok((response, done)) if !done.audited => return response,
-            Ok((response, done)) => (response, Some(done.note)),
-            Err(error) => (error.into_response(), None),
-        };
-        match self.audit(verb, object, note, response.status().as_u16()).await {
-            Ok(()) => response,
-            Err(error) => error.into_response(),
-        }
     }
 }
 
