@@ -63,8 +63,10 @@ fn a_dcim_export_is_followed_and_nothing_is_switched_off() {
     server.run(&["sync", "hosts", "-f", &first]).ok();
     server.run(&["maintenance", "on", "host", "gpu-01", "--reason", "fan"]).ok();
     // One moved to another pool, the other is gone from the export.
-    let next =
-        file("next.csv", &TABLE.lines().take(2).collect::<Vec<_>>().join("\n").replace(",gpu,", ",train,"));
+    let next = file(
+        "next.csv",
+        &TABLE.lines().take(2).collect::<Vec<_>>().join("\n").replace(",gpu,a1,", ",train,a1,"),
+    );
     let told = server.run(&["sync", "hosts", "-f", &next]).ok();
     assert!(told.contains("pool: gpu -> train") && told.contains("! host/gpu-02"), "{told}");
     let hosts = server.json(&["get", "hosts"]);

@@ -22,6 +22,8 @@ const MAX_DRIVERS: usize = 8;
 const MAX_UNITS: u32 = 60;
 /// More than any server draws.
 const MAX_WATTS: u32 = 100_000;
+/// An exbibyte, in thousand-millionths: what is larger is a slip of the pen.
+const MAX_AMOUNT_NANOS: i128 = (1 << 60) * 1_000_000_000;
 /// No phase of a machine takes longer.
 const MAX_LIMIT: crate::Duration = crate::Duration::from_hours(24 * 7);
 
@@ -197,6 +199,10 @@ fn quantity(value: &Value, path: &str, findings: &mut Findings) -> Option<crate:
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => String::new(),
     };
     match text.parse::<crate::Quantity>() {
+        Ok(amount) if amount.nanos() > MAX_AMOUNT_NANOS => {
+            findings.push(FieldError::new(path, "is more than any machine has").found(value));
+            None
+        }
         Ok(amount) if amount >= crate::Quantity::ZERO => Some(amount),
         Ok(_) => {
             findings.push(FieldError::new(path, "must not be negative").found(value));
@@ -386,7 +392,7 @@ mod tests {
     fn every_fault_is_found_at_once() {
         let wrong = json!({
             "mgmtAdress": "10.0.0.5", "macAddress": "zz", "powerInterface": "redfsh", "pool": "GPU",
-            "resources": {"cpu": "lots", "memroy": "1Gi"}, "powerState": "standby", "slot": 0,
+            "resources": {"cpu": "lots", "memroy": "1Gi", "storage": "99999999999999E"}, "powerState": "standby", "slot": 0,
             "drivers": [{"kind": "ipmi", "settings": {"cypherSuite": "3"}}],
             "deadlines": {"bootDeadlne": "5m"}, "hold": {"by": "ann"}, "idleWatts": 9, "maxWatts": 3
         });
@@ -400,6 +406,7 @@ mod tests {
             "did you mean redfish?",
             "spec.pool: may only hold a-z",
             "spec.resources.cpu: is not a quantity",
+            "spec.resources.storage: is more than any machine has",
             "did you mean memory?",
             "spec.powerState",
             "spec.slot",

@@ -210,8 +210,8 @@ async fn a_pools_view_follows_its_hosts() {
     );
     assert_eq!(scaling["reason"], "a pod waits for 8 GPUs");
     // It is done: the entry stays for an hour.
-    lab.etcd.ctl(&["del", "/baremetal/nodes/b/op"]);
     lab.put("/baremetal/nodes/b/status", &make("ready", "serving"));
+    lab.etcd.ctl(&["del", "/baremetal/nodes/b/op"]);
     let seen = user.until(&path, |body| body["status"]["baremetal"]["readyNodes"] == 2).await;
     let done = user
         .until(&path, |body| body["status"]["baremetal"]["scalingNodes"][0]["state"] == "completed")

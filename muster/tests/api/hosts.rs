@@ -262,7 +262,6 @@ async fn bad_hosts_are_refused_with_every_fault(world: World) {
         (with("mgmtAddress", json!("http://10.0.0.1/x")), "spec.mgmtAddress"),
         (with("macAddress", json!("zz")), "spec.macAddress"),
         (with("resources", json!({"cpu": "-1"})), "must not be negative"),
-        (with("resources", json!({"cpu": "9999999999999999999999E"})), "spec.resources.cpu"),
         (with("resources", json!({"gpu": 4096})), "spec.resources.gpu"),
         (with("resources", json!({"memory": "1Gb"})), "spec.resources.memory"),
         (with("slot", json!(0)), "spec.slot"),

@@ -46,7 +46,21 @@ fn read_body(body: &Value) -> Result<Sent, FieldErrors> {
         let (kind, value) = read_spec(spec?, &mut findings);
         Some(Sent { name, kind, value })
     });
-    findings.result_of(sent.map(Hidden)).map(|parsed| parsed.value.0)
+    findings
+        .result_of(sent.map(Hidden))
+        .map(|parsed| parsed.value.0)
+        .map_err(|faults| without_values(&faults))
+}
+
+/// A password under a misspelt name is a password still: what was found is left out of every fault.
+fn without_values(faults: &FieldErrors) -> FieldErrors {
+    let mut quiet = Findings::new();
+    for fault in faults {
+        let mut fault = fault.clone();
+        fault.found = None;
+        quiet.push(fault);
+    }
+    quiet.result(()).err().unwrap_or_else(|| faults.clone())
 }
 
 /// `Findings` wants nothing printable, and gets nothing.

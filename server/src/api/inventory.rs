@@ -7,7 +7,7 @@ use muster_model::{
     field::{FieldError, Findings, Object},
     host::{DriverKind, MgmtAddress, TlsVerify},
     identity::{Resource, Verb},
-    power::{Bmc, CipherSuite, Endpoint, Expected, Pin, Privilege, RedfishAuth, Trust},
+    power::{Bmc, CipherSuite, Endpoint, Expected, Fault, Pin, Privilege, RedfishAuth, Trust},
 };
 use serde_json::{Map, Value, json};
 
@@ -67,8 +67,12 @@ async fn discover_one(call: &Call, body: Body, named: &mut String) -> Result<(Re
     let (bmc, known) = read_target(&sent, home.as_str()).map_err(|faults| ApiError::validation(&faults))?;
     *named = bmc.address();
     let identity = call.app.prober.identify(&bmc).await.map_err(|error| {
-        ApiError::new(Code::Unavailable, "The BMC could not be asked")
-            .details(format!("{error} [{}]", error.code()))
+        // Only silence may pass by itself; everything else is for a person to put right.
+        let code = match error.fault {
+            Fault::Silent { .. } | Fault::Unreachable { .. } | Fault::Busy { .. } => Code::Unavailable,
+            _ => Code::Conflict,
+        };
+        ApiError::new(code, "The BMC could not be asked").details(format!("{error} [{}]", error.code()))
     })?;
     let found = propose(identity, known);
     let note = muster_control::registry::AuditNote { project: home.to_string(), ..Default::default() };

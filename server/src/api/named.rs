@@ -102,8 +102,8 @@ async fn list<T: Named>(call: &Call) -> Result<Response, ApiError> {
         .filter(|stored| name.as_deref().is_none_or(|name| stored.spec.name() == name))
         .collect();
     let offset = usize::try_from(offset).unwrap_or(usize::MAX).min(wanted.len());
-    let start =
-        cursor.map_or(offset, |cursor| wanted.partition_point(|stored| stored.spec.name() <= cursor.as_str()));
+    let start = cursor
+        .map_or(offset, |cursor| wanted.partition_point(|stored| stored.spec.name() <= cursor.as_str()));
     let page: Vec<_> = wanted.iter().skip(start).take(usize::try_from(limit).unwrap_or(usize::MAX)).collect();
     let mut answer = json!({
         T::KIND.plural(): page.iter().map(|stored| stored.to_api()).collect::<Vec<_>>(),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::cli::{
     client::Request,
     context::Connection,
-    failure::Outcome,
+    failure::{Exit, Outcome},
     kinds::text_at,
     print::{format::Format, yaml},
     session::Session,
@@ -64,7 +64,14 @@ pub(crate) async fn discover(session: &Session, args: Discover) -> Outcome {
         body["plainHttp"] = true.into();
     }
     let request = Request::new(Method::POST, "/api/v1/discover", format!("BMC {}", args.address)).body(body);
-    let found = session.client.call(request).await?.body;
+    let found = session.client.call(request).await.map_err(|failure| {
+        if failure.faults.is_empty() && failure.exit != Exit::Denied {
+            failure.next("the text above says what to do; the server must reach the BMC, and bmc.allow must name its address")
+        } else {
+            failure
+        }
+    })?;
+    let found = found.body;
     let mut spec = found["spec"].clone();
     if let (Some(pool), Value::Object(members)) = (&args.pool, &mut spec) {
         members.insert("pool".into(), pool.as_str().into());
