@@ -126,6 +126,7 @@ impl Call {
         let resource = match kind {
             Kind::Cluster => Resource::Clusters,
             Kind::Pool => Resource::NodePools,
+            Kind::Operation => Resource::Operations,
         };
         let Ok(project) = project.parse::<Project>() else { return Err(ApiError::not_found(kind.title())) };
         allowed(&self.caller.identity, verb, resource, &project).map_err(|denied| {

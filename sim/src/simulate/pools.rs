@@ -1,16 +1,17 @@
 //! Pools from their manifests, from flags, and from the labels of nodes.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use muster_engine::{
+    Snapshot,
     explain::{field_annotation, learned_annotation, source_annotation},
-    snapshot::{Demand, Mode, Offering, Pool, Template},
+    snapshot::{Demand, Mode, Offering, Pool, Spare, Template},
 };
 use muster_model::{
     ClusterId, NODEPOOL_LABEL, NodePool, Quantity, Timestamp,
     catalogue::Catalogue,
     k8s::{Effect, Node, Taint},
-    pool::{NodeShape, PoolContext, PoolSpec, ShapeSource},
+    pool::{Autoscaling, Headroom, NodeShape, PoolContext, PoolSpec, ShapeSource},
 };
 use serde_json::{Map, Value};
 
@@ -78,8 +79,25 @@ pub(super) fn read_pool(document: &Document, now: Timestamp) -> Result<Pool, Vec
         mode: Mode::Act,
         templates,
         demand,
+        spare: spec
+            .autoscaling
+            .as_ref()
+            .and_then(|auto| auto.headroom.as_ref())
+            .map(spare)
+            .unwrap_or_default(),
         ..Pool::default()
     })
+}
+
+fn spare(headroom: &Headroom) -> Spare {
+    match headroom {
+        Headroom::Nodes { nodes } => Spare { nodes: *nodes, ..Spare::default() },
+        Headroom::Pods { pods, resources } => Spare {
+            pods: *pods,
+            shape: resources.iter().map(|(name, amount)| (name.as_str(), quantity(&amount.text()))).collect(),
+            ..Spare::default()
+        },
+    }
 }
 
 fn placeholder() -> ClusterId {
@@ -198,6 +216,35 @@ pub(super) fn learned(node: &Node, offered: bool) -> Template {
         node: Arc::new(copy),
         csi: None,
         offerings: if offered { vec![offering] } else { Vec::new() },
+    }
+}
+
+/// Templates that were learned from nodes which a question takes away: another node of the pool shows the same.
+pub(super) fn forget(snapshot: &mut Snapshot, gone: &BTreeSet<Arc<str>>) {
+    let members = &snapshot.members;
+    for pool in &mut snapshot.pools {
+        let Some(other) = members.iter().find(|(_, member)| member.pool == pool.name).map(|(name, _)| name)
+        else {
+            continue;
+        };
+        for template in &mut pool.templates {
+            let from = template.node.metadata.annotations.text(&learned_annotation()).unwrap_or_default();
+            if gone.contains(from) {
+                let node = Arc::make_mut(&mut template.node);
+                node.metadata.annotations.insert(&learned_annotation(), (&**other).into());
+            }
+        }
+    }
+}
+
+/// What a pool does that says nothing about itself: the defaults of the service.
+pub(super) fn default_demand() -> Demand {
+    let auto = Autoscaling::default();
+    Demand {
+        scale_down_percent: Some(auto.scale_down_utilization()),
+        scale_down_delay: auto.scale_down_delay(),
+        scale_up_delay: auto.scale_up_delay(),
+        ..Demand::default()
     }
 }
 
