@@ -114,6 +114,14 @@ impl TestCluster {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
+    /// What service accounts in the namespace `audited` asked the API server for, one JSON object per request.
+    ///
+    /// # Panics
+    /// When the log cannot be read.
+    pub fn audited(&self) -> String {
+        fs::read_to_string(self.directory.join("log/audit.log")).expect("the API server writes it")
+    }
+
     /// Sends a signal to one component, for example `STOP` to `kube-apiserver`.
     ///
     /// # Panics

@@ -12,6 +12,7 @@ pub mod cluster;
 pub mod ipmi;
 pub mod kubelet;
 pub mod machine;
+pub mod rack;
 pub mod redfish;
 
 pub use clock::RealClock;

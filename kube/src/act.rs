@@ -40,6 +40,12 @@ enum Change {
 
 impl Actor<'_> {
     pub(crate) async fn act(&self, node: &str, action: &NodeAction) -> Result<Acted, ActError> {
+        for name in names(node, action) {
+            if !is_name(name) {
+                let why = "an object's name has only lower case letters, digits, '-' and '.'".to_owned();
+                return Err(ActError::Refused { what: format!("{} {name:?}", action.verb()), why });
+            }
+        }
         if takes_away(action)
             && let Some(why) = self.guard.refuses(&self.shared.lock().state, node)
         {
@@ -146,6 +152,20 @@ fn node_path(node: &str) -> String {
     format!("/api/v1/nodes/{node}")
 }
 
+/// What becomes part of a path.
+fn names<'a>(node: &'a str, action: &'a NodeAction) -> Vec<&'a str> {
+    match action {
+        NodeAction::Evict { pod, .. } => vec![node, &pod.namespace, &pod.name],
+        _ => vec![node],
+    }
+}
+
+/// Whether it can be an object's name; anything else could lead to another path.
+fn is_name(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
+    !text.is_empty() && text.bytes().all(allowed) && text.bytes().any(|byte| byte != b'.')
+}
+
 /// Whether it can take a node or its pods away.
 const fn takes_away(action: &NodeAction) -> bool {
     match action {
@@ -243,6 +263,16 @@ mod tests {
         check(true, Some("op-1"), false, true);
         check(true, Some("op-0"), true, true); // an operation of ours that is over
         check(false, Some("op-1"), true, true); // a person took our cordon back: the mark is litter
+    }
+
+    #[test]
+    fn a_name_cannot_lead_to_another_path() {
+        for name in ["n1", "ip-10-0-0-1.eu.internal"] {
+            assert!(is_name(name), "{name}");
+        }
+        for name in ["", ".", "..", "../pods", "n1/status", "n1?x=1", "N1", "n 1", "ü"] {
+            assert!(!is_name(name), "{name:?}");
+        }
     }
 
     #[test]

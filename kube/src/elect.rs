@@ -12,6 +12,8 @@ use futures::future::{Either, select};
 use muster_model::{Clock, Duration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     client::{Call, Client},
@@ -129,6 +131,28 @@ impl Election {
         };
         round?;
         Ok(self.elected())
+    }
+
+    /// Takes part until `stop`, and tells through `may_lead` whether this process is the one that may take the
+    /// store's own lease. Gives the `Lease` back at the end.
+    pub async fn run(mut self, may_lead: watch::Sender<bool>, stop: CancellationToken) {
+        let publish = |now: bool| {
+            may_lead.send_if_modified(|before| std::mem::replace(before, now) != now);
+        };
+        while !stop.is_cancelled() {
+            if let Err(error) = self.step().await {
+                tracing::warn!(lease = self.config.name, %error, "the election could not be held");
+            }
+            publish(self.leading());
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = self.clock.sleep(self.config.retry) => publish(self.leading()),
+            }
+        }
+        publish(false);
+        if let Err(error) = self.release().await {
+            tracing::warn!(lease = self.config.name, %error, "the lease could not be given back; it runs out");
+        }
     }
 
     /// Gives the lease back, so that another takes it at once. Only if it is still ours.

@@ -11,15 +11,18 @@
 mod act;
 mod cache;
 mod client;
+mod clusters;
 pub mod elect;
 mod error;
 mod events;
 mod guard;
 mod port;
 pub mod review;
+pub mod rights;
 mod watch;
 
 pub use client::{Client, Credentials};
+pub use clusters::Clusters;
 pub use error::KubeError;
 pub use events::EventLimits;
 pub use guard::{Critical, Guard, NodeIs, ProtectedNode};

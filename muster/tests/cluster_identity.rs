@@ -69,30 +69,7 @@ async fn ops_r18_a_cluster_judges_tokens_and_its_rbac_gives_roles() {
     let server = Server::start(cluster);
     cluster.kubectl(&["create", "namespace", "team-a"], "");
     cluster.kubectl(&["-n", "team-a", "create", "serviceaccount", "operator"], "");
-    cluster.kubectl(
-        &[
-            "-n",
-            "team-a",
-            "create",
-            "role",
-            "muster-operator",
-            "--verb=operator",
-            "--resource=projects.muster.dev",
-        ],
-        "",
-    );
-    cluster.kubectl(
-        &[
-            "-n",
-            "team-a",
-            "create",
-            "rolebinding",
-            "o",
-            "--role=muster-operator",
-            "--serviceaccount=team-a:operator",
-        ],
-        "",
-    );
+    cluster.kubectl(&["create", "-f", "-"], ROLE);
     let token = |audience: &str| {
         let audience = format!("--audience={audience}");
         cluster.kubectl(&["-n", "team-a", "create", "token", "operator", &audience], "").trim().to_owned()
@@ -122,3 +99,14 @@ async fn ops_r18_a_cluster_judges_tokens_and_its_rbac_gives_roles() {
 fn token_like(token: &str) -> String {
     format!("{token}x")
 }
+
+const ROLE: &str = r"
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: muster-operator, namespace: team-a},
+   rules: [{apiGroups: [muster.dev], resources: [projects], verbs: [operator]}]}
+- {apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: operator, namespace: team-a},
+   roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: muster-operator},
+   subjects: [{kind: ServiceAccount, name: operator, namespace: team-a}]}
+";

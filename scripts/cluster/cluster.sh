@@ -116,6 +116,13 @@ start() {
     --listen-peer-urls "http://127.0.0.1:$peer_port" --initial-advertise-peer-urls "http://127.0.0.1:$peer_port" \
     --initial-cluster "test=http://127.0.0.1:$peer_port"
   answers etcd "http://127.0.0.1:$etcd_port/health" || return 1
+  # Requests of service accounts in the namespace `audited` are logged, so that tests can see what they used.
+  cat >"$dir/audit-policy.yaml" <<YAML
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules: [{level: Metadata, userGroups: ["system:serviceaccounts:audited"]}, {level: None}]
+YAML
   # Loopback may not be an endpoint of the service `kubernetes`, so nobody writes that endpoint.
   # shellcheck disable=SC2086 # the extra flags are words
   launch kube-apiserver "$bin/kube-apiserver" --etcd-servers "http://127.0.0.1:$etcd_port" \
@@ -127,7 +134,8 @@ start() {
     --requestheader-client-ca-file "$pki/front-proxy-ca.crt" --requestheader-allowed-names front-proxy \
     --requestheader-username-headers X-Remote-User --requestheader-group-headers X-Remote-Group \
     --requestheader-extra-headers-prefix X-Remote-Extra- \
-    --proxy-client-cert-file "$pki/front-proxy.crt" --proxy-client-key-file "$pki/front-proxy.key" ${APISERVER_ARGS:-}
+    --proxy-client-cert-file "$pki/front-proxy.crt" --proxy-client-key-file "$pki/front-proxy.key" \
+    --audit-policy-file "$dir/audit-policy.yaml" --audit-log-path "$dir/log/audit.log" ${APISERVER_ARGS:-}
   answers kube-apiserver "$api/readyz" "${admin[@]}" || return 1
   # Their usual limit of 20 requests a second would make the start five seconds longer.
   launch kube-controller-manager "$bin/kube-controller-manager" --kubeconfig "$dir/controller-manager.kubeconfig" \

@@ -1,24 +1,13 @@
 //! Rights that are missing are told, and granting them is all that has to be done.
 
 use muster_emulate::cluster::TestCluster;
-use muster_kube::{Client, Credentials, KubeCluster, Options, SourceState};
+use muster_kube::{Client, KubeCluster, Options, SourceState};
 use muster_model::{
     k8s::{Effect, Taint},
     observe::{ActError, ClusterPort, NodeAction},
 };
 
-use crate::support::{clock, namespace, node, until, view_with};
-
-/// A client of a service account of its own.
-async fn as_service_account(cluster: &TestCluster, namespace: &str, name: &str) -> Client {
-    cluster.kubectl(&["-n", namespace, "create", "serviceaccount", name], "");
-    let token = cluster.kubectl(&["-n", namespace, "create", "token", name], "");
-    let admin = std::fs::read_to_string(cluster.kubeconfig()).unwrap();
-    let lines: Vec<&str> = admin.lines().filter(|line| !line.starts_with("users:")).collect();
-    let kubeconfig =
-        format!("{}\nusers: [{{name: admin, user: {{token: \"{}\"}}}}]\n", lines.join("\n"), token.trim());
-    Client::connect(&Credentials::Text { kubeconfig, context: None }, clock()).await.unwrap()
-}
+use crate::support::{account, clock, namespace, node, until, view_with};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rbac_denials_name_the_kind_and_the_right_and_end_when_it_is_granted() {
@@ -27,7 +16,7 @@ async fn rbac_denials_name_the_kind_and_the_right_and_end_when_it_is_granted() {
     namespace(cluster, "denied");
     node(cluster, "denied-node");
     // `view` can read most of what lives in a namespace, but no nodes.
-    let client = as_service_account(cluster, "denied", "muster").await;
+    let client = Client::connect(&account(cluster, "denied", "muster"), clock()).await.unwrap();
     let bind = |name: &str, role: &str| {
         let (role, account) = (format!("--clusterrole={role}"), "--serviceaccount=denied:muster");
         cluster.kubectl(&["create", "clusterrolebinding", name, &role, account], "");

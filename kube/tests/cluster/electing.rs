@@ -4,7 +4,9 @@ use muster_emulate::cluster::TestCluster;
 use muster_kube::elect::{Elected, Election, ElectionConfig};
 use muster_model::Duration;
 
-use crate::support::{connect, namespace, until};
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{LIMIT, connect, namespace, until};
 
 async fn candidate(cluster: &TestCluster, name: &str, holder: &str) -> Election {
     let config = ElectionConfig {
@@ -70,4 +72,29 @@ async fn of_many_that_come_at_once_one_wins() {
     let rounds = candidates.iter_mut().map(|candidate| async { candidate.step().await.unwrap() });
     let elected = futures::future::join_all(rounds).await;
     assert_eq!(elected.iter().filter(|one| **one == Elected::Us).count(), 1, "{elected:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_stops_hands_over_at_once() {
+    let cluster = TestCluster::shared();
+    let _peace = cluster.in_peace().await;
+    namespace(cluster, "election-stop");
+    let run = async |holder: &str| {
+        let (sender, receiver) = tokio::sync::watch::channel(false);
+        let stop = CancellationToken::new();
+        let election =
+            Election::new(connect(cluster).await, ElectionConfig::new("election-stop", "stop", holder));
+        let task = tokio::spawn(election.run(sender, stop.clone()));
+        (receiver, stop, task)
+    };
+    let (mut first, stop, task) = run("first").await;
+    first.wait_for(|may| *may).await.unwrap();
+    let (mut second, stop_second, task_second) = run("second").await;
+    assert!(!*second.borrow());
+    stop.cancel();
+    task.await.unwrap();
+    assert!(!*first.borrow(), "it says so before it hands over");
+    tokio::time::timeout(LIMIT, second.wait_for(|may| *may)).await.expect("the other leads").unwrap();
+    stop_second.cancel();
+    task_second.await.unwrap();
 }

@@ -6,10 +6,12 @@ use muster_emulate::{
     Machine, Power, Timing,
     cluster::TestCluster,
     kubelet::{Kubelet, NodeSpec, STOP_AFTER},
+    rack::Rack,
+    redfish::Layout,
 };
 use muster_model::{
     Duration,
-    host::{BareMetalNodeSpec, PowerInterface, node_of},
+    host::{BareMetalNodeSpec, MAC_KEY, MatchBy, PowerInterface, node_of},
     k8s::Node,
     observe::{Acted, ClusterPort, ClusterView, NodeAction},
 };
@@ -133,6 +135,66 @@ async fn ops_f9_an_evicted_pod_is_gone_only_after_its_grace() {
     let took = watch.monotonic().saturating_sub(asked);
     assert!(took >= Duration::from_secs(3), "an accepted eviction is not a pod that is gone: {took}");
     assert_eq!(machine.power(), Power::On);
+}
+
+/// Asks a BMC to switch its machine, as a driver would.
+async fn reset(rack: &Rack, kind: &str) {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let bmc = rack.fleet.first();
+    let body = format!(r#"{{"ResetType":"{kind}"}}"#);
+    // The account is admin:emulated.
+    let request = format!(
+        "POST /redfish/v1/Systems/{}/Actions/ComputerSystem.Reset HTTP/1.1\r\nHost: bmc\r\nConnection: close\r\n\
+         Authorization: Basic YWRtaW46ZW11bGF0ZWQ=\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        bmc.systems[0].id,
+        body.len(),
+    );
+    let mut stream = tokio::net::TcpStream::connect(bmc.address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 2"), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_switched_on_over_redfish_becomes_a_node() {
+    let cluster = TestCluster::shared();
+    let _peace = cluster.in_peace().await;
+    let kube = watch(cluster).await;
+    let layout = Layout {
+        timing: Timing { boot: Duration::from_millis(300), ..Timing::default() },
+        ..Layout::default()
+    };
+    let rack = Rack::start(&layout, &raw_client(cluster).await, &clock(), |system| {
+        let mut spec = NodeSpec::new("racked-1");
+        spec.annotations.insert(MAC_KEY.into(), system.mac.clone());
+        spec.renew = Duration::from_secs(1);
+        spec
+    })
+    .await
+    .unwrap();
+    assert_eq!(rack.machines(), 1);
+    let (view, ()) = view_with(&kube, "everything is in sync", |_| Some(())).await;
+    assert!(node(&view, "racked-1").is_none());
+    reset(&rack, "On").await;
+    let (view, ()) = view_with(&kube, "it has joined", |view| {
+        (node(view, "racked-1").is_some_and(is_ready) && view.renewed.contains_key("racked-1")).then_some(())
+    })
+    .await;
+    let mut host = BareMetalNodeSpec::new("p", PowerInterface::Redfish);
+    host.node_match.by = MatchBy::Mac;
+    host.mac_address = Some(rack.fleet.first().systems[0].mac.parse().unwrap());
+    let found = node_of("any", &host, &view.objects.nodes).unwrap();
+    assert_eq!(found.map(Node::name), Some("racked-1"), "by its hardware address");
+
+    reset(&rack, "GracefulShutdown").await;
+    rack.fleet.first().systems[0].machine.until(|seen| seen.power == Power::Off).await;
+    until("no lease is renewed any more", || async {
+        let renewed = kube.view().unwrap().renewed["racked-1"];
+        (clock().now().since(renewed) > Duration::from_secs(3)).then_some(())
+    })
+    .await;
+    assert!(node(&kube.view().unwrap(), "racked-1").is_some(), "the node object stays");
 }
 
 const DEPLOYMENT: &str = r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"app"},"spec":{"replicas":1,

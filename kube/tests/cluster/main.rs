@@ -3,12 +3,14 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod acting;
+mod connecting;
 mod denied;
 mod disturbed;
 mod electing;
 mod kubelets;
 mod proxy;
 mod reviewing;
+mod rights;
 mod support;
 mod telling;
 mod watching;

@@ -52,8 +52,14 @@ struct Wiring {
 
 impl Proxy {
     pub(crate) async fn start(cluster: &TestCluster, faults: Faults) -> Self {
+        let file = std::fs::read_to_string(cluster.kubeconfig()).unwrap();
+        Self::start_as(&file, faults).await
+    }
+
+    /// With what the bearer of this kubeconfig may.
+    pub(crate) async fn start_as(kubeconfig: &str, faults: Faults) -> Self {
         let wiring = Wiring {
-            client: raw_client(cluster).await,
+            client: client_of(kubeconfig).await,
             faults: Arc::new(Mutex::new(faults)),
             seen: Arc::default(),
         };
@@ -88,7 +94,11 @@ impl Drop for Proxy {
 
 /// An administrator's client without any of the adapter in it.
 pub(crate) async fn raw_client(cluster: &TestCluster) -> kube::Client {
-    let file = kube::config::Kubeconfig::read_from(cluster.kubeconfig()).unwrap();
+    client_of(&std::fs::read_to_string(cluster.kubeconfig()).unwrap()).await
+}
+
+async fn client_of(kubeconfig: &str) -> kube::Client {
+    let file = kube::config::Kubeconfig::from_yaml(kubeconfig).unwrap();
     let options = kube::config::KubeConfigOptions::default();
     let config = kube::Config::from_custom_kubeconfig(file, &options).await.unwrap();
     kube::Client::try_from(config).unwrap()

@@ -25,6 +25,17 @@ pub(crate) async fn watch(cluster: &TestCluster) -> KubeCluster {
     KubeCluster::start(connect(cluster).await, Options::default())
 }
 
+/// The kubeconfig of a service account, which is made.
+pub(crate) fn account(cluster: &TestCluster, namespace: &str, name: &str) -> Credentials {
+    cluster.kubectl(&["-n", namespace, "create", "serviceaccount", name], "");
+    let token = cluster.kubectl(&["-n", namespace, "create", "token", name], "");
+    let admin = std::fs::read_to_string(cluster.kubeconfig()).unwrap();
+    let lines: Vec<&str> = admin.lines().filter(|line| !line.starts_with("users:")).collect();
+    let kubeconfig =
+        format!("{}\nusers: [{{name: admin, user: {{token: \"{}\"}}}}]\n", lines.join("\n"), token.trim());
+    Credentials::Text { kubeconfig, context: None }
+}
+
 /// Waits until something is so.
 pub(crate) async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut check: impl FnMut() -> F) -> T {
     let wait = async {
