@@ -158,7 +158,7 @@ impl Ways {
             };
             let worry = FAILURE_PERCENT * i64::from(first.recent_failures)
                 + if matches!(first.health, Health::Warning(_)) { WARNING_PERCENT } else { 0 };
-            let cost = preferred_cost(snapshot, pool, base.max(1) * (100 + worry) / 100);
+            let cost = preferred_cost(snapshot, pool, base.max(1).saturating_mul(100 + worry) / 100);
             self.list.push(Way {
                 pool: index,
                 template: kind.template,
