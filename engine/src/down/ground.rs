@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     fit::{Amounts, requests},
-    plan::{Input, Plan, Source, Target, Translated, hash::FixedMap, in_bounds, translate},
+    plan::{Input, Plan, Running, Source, Target, Translated, hash::FixedMap, in_bounds, translate},
     snapshot::{Member, MemberState, Snapshot},
     solve::{Problem, State},
     template,
@@ -102,7 +102,7 @@ impl<'a> Ground<'a> {
         let interned = intern(&placed, going.iter().map(|(pod, _)| *pod));
         let input = Input {
             nodes: seats.iter().map(|seat| seat.node).collect(),
-            running: going.clone(),
+            running: going.iter().map(|&(pod, node)| Running { pod, node, count: 1, class: None }).collect(),
             pending: interned.examples.iter().collect(),
             namespaces: snapshot.cluster.namespaces.iter().collect(),
             ..Input::default()

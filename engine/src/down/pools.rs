@@ -1,11 +1,11 @@
 //! What pools allow: sizes, marks, headroom, triggers, and the breaker for times of trouble.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use muster_model::{Timestamp, k8s::Node};
 
 use super::{
-    ground::{Ground, Seat, amount, is_ready},
+    ground::{Ground, Seat, is_ready},
     places::{self, Places, Spot},
     report::Blocker,
 };
@@ -62,6 +62,8 @@ pub(crate) struct Tally<'a> {
     places: Places<'a>,
     /// Headroom by name: required, and held by nodes that stay if no lane has it.
     headroom: Vec<(Box<str>, i64, Option<usize>, i64)>,
+    /// Nodes that stay and have no pod to move.
+    free_nodes: u32,
 }
 
 #[derive(Debug, Clone)]
@@ -69,6 +71,8 @@ pub(crate) struct Pools<'a> {
     pub(crate) tallies: Vec<Tally<'a>>,
     /// Pool of every seat.
     pub(crate) of: Vec<Option<u32>>,
+    /// Whether a seat has pods that would have to move, or gets some.
+    occupied: Vec<bool>,
     /// Rack and zone of every seat.
     spots: Vec<Spot<'a>>,
     cluster: Unready,
@@ -87,6 +91,7 @@ impl<'a> Pools<'a> {
         let hosts: BTreeMap<&str, &Host> = snapshot.hosts.iter().map(|host| (&*host.name, host)).collect();
         let mut pools = Self {
             of: Vec::with_capacity(ground.seats.len()),
+            occupied: Vec::with_capacity(ground.seats.len()),
             spots: Vec::with_capacity(ground.seats.len()),
             cluster: Unready::default(),
             racks: BTreeMap::new(),
@@ -97,6 +102,8 @@ impl<'a> Pools<'a> {
         for (at, seat) in ground.seats.iter().enumerate() {
             let pool = seat.member.and_then(|member| by_name.get(&*member.pool)).copied();
             pools.of.push(pool);
+            let guests = if at < ground.real { ground.on(at as u32).len() } else { 0 };
+            pools.occupied.push(guests > 0 || seat.arriving > 0);
             let host = seat.member.and_then(|member| hosts.get(member.host.as_deref()?)).copied();
             let spot = places::spot(seat, host);
             pools.spots.push(spot);
@@ -128,6 +135,7 @@ impl<'a> Pools<'a> {
                 tally.used[lane] += capacity - state.room(at)[lane];
             }
             tally.hold(seat.node, 1);
+            tally.free_nodes += u32::from(seat.receives && !pools.occupied[at]);
             tally.places.add(spot);
         }
         for member in snapshot.members.values().filter(|member| member.state != MemberState::Leaving) {
@@ -184,6 +192,7 @@ impl<'a> Pools<'a> {
             if self.tallies[pool as usize].has_marks() {
                 let mut tally = self.tallies[pool as usize].clone();
                 tally.shift(&used, (Some(pool) == own).then_some(&ground.seats[node as usize]));
+                tally.free_nodes -= self.free_nodes_lost(pool, node, moves);
                 found.extend(tally.above_mark(self.cpu, self.memory));
                 found.extend(tally.below_headroom());
             }
@@ -196,7 +205,12 @@ impl<'a> Pools<'a> {
         let own = self.of[node as usize];
         for (pool, used) in self.used_deltas(ground, state, node, moves) {
             let seat = (Some(pool) == own).then_some(&ground.seats[node as usize]);
+            let lost = self.free_nodes_lost(pool, node, moves);
             self.tallies[pool as usize].shift(&used, seat);
+            self.tallies[pool as usize].free_nodes -= lost;
+        }
+        for &(_, to) in moves {
+            self.occupied[to as usize] = true;
         }
         if let Some(pool) = own {
             let tally = &mut self.tallies[pool as usize];
@@ -204,6 +218,14 @@ impl<'a> Pools<'a> {
             tally.places.remove(self.spots[node as usize]);
             tally.staying = tally.staying.saturating_sub(1);
         }
+    }
+
+    /// Nodes of the pool that are free now, and gone or used once the node is removed so.
+    fn free_nodes_lost(&self, pool: u32, node: u32, moves: &[(u32, u32)]) -> u32 {
+        let free = |seat: u32| self.of[seat as usize] == Some(pool) && !self.occupied[seat as usize];
+        let used: BTreeSet<u32> = moves.iter().map(|&(_, to)| to).filter(|&to| free(to)).collect();
+        let lost = used.len() as u32 + u32::from(free(node));
+        lost.min(self.tallies[pool as usize].free_nodes)
     }
 
     /// How the used amounts of pools change. In `state` the pods have been lifted off the node, so that what
@@ -244,10 +266,14 @@ impl<'a> Pools<'a> {
 
 fn tally<'a>(pool: &'a Pool, plan: &Plan, ground: &Ground<'_>) -> Tally<'a> {
     let lanes = ground.lanes.len();
-    let required = Amounts::capacity(&pool.headroom);
-    let headroom = pool.headroom.iter().map(|(name, _)| {
-        (name.into(), amount(name, &required), ground.lanes.iter().position(|lane| **lane == *name), 0)
-    });
+    let mut required = Amounts::capacity(&pool.headroom);
+    let shape = Amounts::rounded(&pool.spare.shape);
+    for _ in 0..pool.spare.pods {
+        required.add(&shape);
+    }
+    let headroom = required
+        .entries()
+        .map(|(name, wanted)| (name.into(), wanted, ground.lanes.iter().position(|lane| **lane == *name), 0));
     Tally {
         pool,
         staying: 0,
@@ -260,6 +286,7 @@ fn tally<'a>(pool: &'a Pool, plan: &Plan, ground: &Ground<'_>) -> Tally<'a> {
         used: vec![0; lanes],
         places: Places::new(pool),
         headroom: headroom.collect(),
+        free_nodes: 0,
     }
 }
 
@@ -305,6 +332,7 @@ impl Tally<'_> {
         demand.target_cpu_percent.is_some()
             || demand.target_memory_percent.is_some()
             || !self.headroom.is_empty()
+            || self.pool.spare.nodes > 0
     }
 
     /// The least number of nodes to keep.
@@ -363,6 +391,14 @@ impl Tally<'_> {
     }
 
     fn below_headroom(&self) -> Option<Blocker> {
+        if self.free_nodes < self.pool.spare.nodes {
+            return Some(Blocker::Headroom {
+                pool: self.pool.name.to_string(),
+                resource: "nodes".into(),
+                left: i64::from(self.free_nodes),
+                required: i64::from(self.pool.spare.nodes),
+            });
+        }
         self.headroom.iter().find_map(|(resource, required, lane, held)| {
             let left = lane.map_or(*held, |lane| self.allocatable[lane] - self.used[lane]);
             (left < *required).then(|| Blocker::Headroom {

@@ -5,13 +5,13 @@ use std::{collections::BTreeSet, sync::Arc};
 use muster_engine::{
     Snapshot,
     explain::{field_annotation, learned_annotation, source_annotation},
-    snapshot::{Demand, Mode, Offering, Pool, Template},
+    snapshot::{Demand, Mode, Offering, Pool, Spare, Template},
 };
 use muster_model::{
     ClusterId, NODEPOOL_LABEL, NodePool, Quantity, Timestamp,
     catalogue::Catalogue,
     k8s::{Effect, Node, Taint},
-    pool::{Autoscaling, NodeShape, PoolContext, PoolSpec, ShapeSource},
+    pool::{Autoscaling, Headroom, NodeShape, PoolContext, PoolSpec, ShapeSource},
 };
 use serde_json::{Map, Value};
 
@@ -79,8 +79,25 @@ pub(super) fn read_pool(document: &Document, now: Timestamp) -> Result<Pool, Vec
         mode: Mode::Act,
         templates,
         demand,
+        spare: spec
+            .autoscaling
+            .as_ref()
+            .and_then(|auto| auto.headroom.as_ref())
+            .map(spare)
+            .unwrap_or_default(),
         ..Pool::default()
     })
+}
+
+fn spare(headroom: &Headroom) -> Spare {
+    match headroom {
+        Headroom::Nodes { nodes } => Spare { nodes: *nodes, ..Spare::default() },
+        Headroom::Pods { pods, resources } => Spare {
+            pods: *pods,
+            shape: resources.iter().map(|(name, amount)| (name.as_str(), quantity(&amount.text()))).collect(),
+            ..Spare::default()
+        },
+    }
 }
 
 fn placeholder() -> ClusterId {
