@@ -29,6 +29,8 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 const DEFAULT_PODS: i64 = 110;
 /// More pods than any cluster runs; a typing error in `replicas` is not to fill the memory.
 const MOST_PODS: usize = 5_000_000;
+/// A price per hour beyond this is written by mistake; sums of prices within it do not overflow.
+const DEAREST: f64 = 1e6;
 /// Kinds of pods without a place that the report names.
 const MOST_ERRORS: usize = 50;
 const DEFAULT_ZONE: &str = "zone-1";
@@ -419,7 +421,7 @@ fn daemon_set(entry: &PodEntry) -> DaemonSet {
 /// Millionths of the currency.
 #[allow(clippy::cast_possible_truncation, reason = "prices are far below 2^43")]
 fn micros(price: f64) -> i64 {
-    (price * 1e6).round() as i64
+    (price.clamp(-DEAREST, DEAREST) * 1e6).round() as i64
 }
 
 /// What `muster simulate --scenario` prints.

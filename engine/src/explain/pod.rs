@@ -317,11 +317,7 @@ fn headline(pod: &Pod, cause: &Cause, alike: u32, closest: Option<&str>) -> Stri
 fn size(pod: &Pod) -> String {
     let request = crate::fit::requests::of_pending(pod);
     let amounts: Vec<String> = request.entries().take(2).map(|(name, amount)| say(name, amount)).collect();
-    if amounts.is_empty() {
-        "it asks for 0 cpu".to_owned()
-    } else {
-        format!("it asks for {}", amounts.join(", "))
-    }
+    if amounts.is_empty() { "0 cpu".to_owned() } else { amounts.join(", ") }
 }
 
 /// The fix for the closest machine first, then by the number of pods it helps and by name.

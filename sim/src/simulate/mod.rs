@@ -79,6 +79,9 @@ pub fn simulate(loaded: Loaded, question: &Question, names: &[String]) -> Result
         read,
         plan: plan.clone(),
     };
+    if asked.unpriced {
+        simulation.forget_prices();
+    }
     simulation.summary = summary::summary(&simulation, question, &asked, &snapshot);
     Ok(simulation)
 }

@@ -87,6 +87,8 @@ pub(super) struct Asked {
     /// Pods that did not exist before.
     pub(super) added: BTreeSet<PodKey>,
     pub(super) bought: Option<Arc<str>>,
+    /// Nobody said what a machine costs.
+    pub(super) unpriced: bool,
 }
 
 fn wrong(flag: &str, found: &str, expected: &str) -> QuestionError {
@@ -402,6 +404,7 @@ fn buy(snapshot: &mut Snapshot, machine: &str, asked: &mut Asked) -> Result<(), 
     for offering in pool.templates.iter_mut().flat_map(|template| &mut template.offerings) {
         offering.supply = None;
         if offering.price == 0 {
+            asked.unpriced = true;
             offering.price = 1_000_000;
         }
     }

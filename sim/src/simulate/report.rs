@@ -125,6 +125,17 @@ pub(super) fn new_rows(plan: &Plan) -> Vec<NewRow> {
 }
 
 impl Simulation {
+    /// The price of bought machines was only there to weigh them against others.
+    pub(super) fn forget_prices(&mut self) {
+        self.after.price_per_hour_micros = self.before.price_per_hour_micros;
+        for row in &mut self.new_nodes {
+            row.price_per_hour_micros = 0;
+        }
+        for node in &mut self.plan.new_nodes {
+            node.price = 0;
+        }
+    }
+
     /// Tables and a paragraph.
     pub fn text(&self, colour: Colour) -> String {
         let mut out = String::new();
@@ -153,7 +164,10 @@ impl Simulation {
                     row.template.clone(),
                     row.place.clone(),
                     row.pods.to_string(),
-                    explain::price(row.price_per_hour_micros),
+                    match row.price_per_hour_micros {
+                        0 => "-".to_owned(),
+                        price => explain::price(price),
+                    },
                 ]
             });
             table(out, &["COUNT", "POOL", "TEMPLATE", "PLACE", "PODS", "PRICE/H"], rows.collect())?;

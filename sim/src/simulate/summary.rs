@@ -37,6 +37,9 @@ pub(super) fn summary(
         (asked.added.iter().collect(), "added"),
         (before, "waiting"),
     ];
+    if question.consolidate {
+        text.extend(removals(simulation, question));
+    }
     let mut said = false;
     for (pods, kind) in &groups {
         if !pods.is_empty() {
@@ -44,7 +47,7 @@ pub(super) fn summary(
             said = true;
         }
     }
-    if !said {
+    if !said && !question.consolidate {
         text.push("No pod waits for a node.".to_owned());
     }
     if let Some(pool) = &asked.bought {
@@ -54,8 +57,10 @@ pub(super) fn summary(
             if own > 0 { format!(" beside {} that you own", plural(own, "machine")) } else { String::new() };
         text.push(format!("You would have to buy {}{own}.", plural(bought, "machine")));
     }
-    text.extend(removals(simulation, question));
-    text.extend(obstacle(simulation, asked));
+    if !question.consolidate {
+        text.extend(removals(simulation, question));
+    }
+    text.extend(obstacle(simulation, question, asked));
     let money = simulation.after.price_per_hour_micros - simulation.before.price_per_hour_micros;
     if money != 0 && asked.bought.is_none() {
         let sign = if money > 0 { "more" } else { "less" };
@@ -92,6 +97,10 @@ fn places(simulation: &Simulation, pods: &BTreeSet<&PodKey>, kind: &str, said: b
         (placed, 0) if placed == all && all == 1 => {
             format!("The {} fits a node that is there.", who.trim_start_matches("1 "))
         }
+        (2, 0) if all == 2 => format!(
+            "Both {} fit nodes that are there; no new machine is needed.",
+            who.trim_start_matches("2 ")
+        ),
         (placed, 0) if placed == all => {
             format!("All {who} fit the nodes that are there; no new machine is needed.")
         }
@@ -137,12 +146,13 @@ fn removals(simulation: &Simulation, question: &Question) -> Option<String> {
 }
 
 /// What stands in the way of the pods that were asked about, or of those that waited before.
-fn obstacle(simulation: &Simulation, asked: &Asked) -> Option<String> {
+fn obstacle(simulation: &Simulation, question: &Question, asked: &Asked) -> Option<String> {
     let about = |pod: &PodKey| asked.added.contains(pod) || asked.displaced.contains(pod);
     let rows = &simulation.unplaced;
     let mine = rows.iter().find(|row| about(&row.example));
     let (row, whose) = match mine {
         Some(row) => (row, "The main obstacle"),
+        None if question.consolidate => (rows.first()?, "What keeps the waiting pods"),
         None if asked.added.is_empty() && asked.displaced.is_empty() => (rows.first()?, "The main obstacle"),
         None => (rows.first()?, "What keeps those that waited before"),
     };
