@@ -318,9 +318,9 @@ impl<'a> Filler<'a> {
 /// More distinct requests than this are rounded up into groups.
 const MOST_EXACT: usize = 256;
 /// How many groups are aimed at then: every machine that is filled looks at all of them for every pod.
-const MOST_ROUNDED: usize = 64;
+const MOST_ROUNDED: usize = 32;
 /// A lane with more distinct amounts than this is rounded; others stay exact.
-const MOST_AMOUNTS: usize = 32;
+const MOST_AMOUNTS: usize = 24;
 
 /// The requests by which pods are looked at: exact ones if they are few, else amounts of crowded lanes
 /// rounded up to fewer and fewer leading bits. What is bound and what is left stays exact.
