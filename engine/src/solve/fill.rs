@@ -9,7 +9,7 @@ use super::{
     problem::{Problem, fits, times},
     rules::{HostCounts, Rules},
 };
-use crate::plan::hash::FixedMap;
+use crate::plan::hash::FixedSet;
 
 /// Lots by size and location, and what is scratch while a machine is tried.
 #[derive(Debug, Clone)]
@@ -391,9 +391,9 @@ fn rounded(request: &[i64], bits: u32, lanes: &[usize]) -> Vec<i64> {
 
 /// How many different ones there are; stops counting above `most`.
 fn distinct<T: Eq + std::hash::Hash>(items: impl Iterator<Item = T>, most: usize) -> usize {
-    let mut seen: FixedMap<T, ()> = FixedMap::default();
+    let mut seen: FixedSet<T> = FixedSet::default();
     for item in items {
-        seen.insert(item, ());
+        seen.insert(item);
         if seen.len() > most {
             break;
         }
