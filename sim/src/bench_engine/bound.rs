@@ -16,6 +16,8 @@ use muster_engine::solve::{Problem, UNLIMITED};
 
 /// Above this many fractions the assignment program is not tried.
 const MOST_FRACTIONS: usize = 6000;
+/// Above this many different pods the crowds are not counted: it takes the square of them.
+const MOST_GROUPS: usize = 2000;
 /// Rounding of the floating-point programs, so that the bound stays below the truth.
 const SLACK: f64 = 1e-7;
 
@@ -154,6 +156,9 @@ fn kinds(problem: &Problem) -> Vec<Kind> {
 /// `None` if some pod could go to several kinds of machines, or to none.
 fn crowds(problem: &Problem) -> Option<f64> {
     let (groups, kinds) = (groups(problem), kinds(problem));
+    if groups.len() > MOST_GROUPS {
+        return None;
+    }
     let mut by_kind: Vec<Vec<&Group>> = kinds.iter().map(|_| Vec::new()).collect();
     for group in &groups {
         let fits = |kind: &&Kind| {
