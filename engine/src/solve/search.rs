@@ -20,9 +20,9 @@ const BASE_EFFORT: u64 = 60_000;
 const EFFORT_PER_POD: u64 = 500;
 /// Enough for a problem of ordinary size; beyond it a pod adds a tenth.
 const PLENTY: u64 = 1_000_000;
-/// Up to so many pods a problem in which machines are forced gets more: each of them has few pods to choose
-/// from, and the choice decides what is wasted.
-const SMALL: u64 = 1_000;
+/// A problem of this size in which machines are forced gets more: each machine has few pods to choose from,
+/// and the choice decides what is wasted. Smaller ones are exhausted before.
+const SMALL: std::ops::RangeInclusive<u64> = 200..=1_000;
 /// Steps in which the price of a lane is raised or lowered, in percent.
 const TILTS: [(i64, i64); 3] = [(140, 71), (118, 85), (108, 93)];
 
@@ -70,7 +70,7 @@ pub(crate) fn search(draft: &Draft<'_>, rules: &Rules, catalog: &Catalog) -> Fou
     let start = prices::lane_prices(&demand, &machines);
     let mut best = search.attempt(start, Style::default());
     let forced = forced_cost(draft, catalog);
-    if forced > 0 && pods <= SMALL {
+    if forced > 0 && SMALL.contains(&pods) {
         search.budget += PLENTY;
     }
     let ideal = ideal(&best.prices, &demand, &machines).max(forced);
