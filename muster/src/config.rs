@@ -32,7 +32,7 @@ pub(crate) struct View {
 #[derive(Debug, Clone, Parser)]
 pub(crate) struct Sources {
     /// Settings file (YAML)
-    #[arg(long, env = "MUSTER_CONFIG")]
+    #[arg(long, env = "MUSTER_SERVER_CONFIG")]
     config: Option<PathBuf>,
     /// Address and port to serve on
     #[arg(long)]
@@ -155,7 +155,7 @@ const SETTINGS: &[Known] = &[
         "",
         "authority of client certificates, for mtls and trusted-proxy (PEM file)",
     ),
-    known("auth.mode", "dev", "dev, token, mtls, trusted-proxy or oidc"),
+    known("auth.mode", "dev", "dev, token, mtls, trusted-proxy, oidc or k8s"),
     known("auth.bindings", "[]", "list of {user or group, project, role}"),
     known("auth.tokens", "[]", "list of {user, sha256}, for token mode"),
     known("auth.proxies", "[]", "names in the certificates of trusted proxies"),
@@ -166,12 +166,29 @@ const SETTINGS: &[Known] = &[
     known("auth.oidc.keys", "", "URL of the issuer's keys, when discovery should not be used"),
     known("auth.oidc.user-claim", "email", "claim that names the user"),
     known("auth.oidc.groups-claim", "groups", "claim that lists the user's groups"),
+    known(
+        "auth.k8s.kubeconfig",
+        "",
+        "cluster that judges tokens; the one that the server runs in when empty",
+    ),
+    known("auth.k8s.context", "", "context of that kubeconfig; its current one when empty"),
+    known("auth.k8s.audiences", "[\"muster\"]", "audiences of which a token must carry one; any when empty"),
     Known {
         path: "controller-token",
         default: "",
         shown: Shown::Secret,
         help: "bearer token with the controller role; dev mode makes one",
     },
+    known(
+        "prometheus.url",
+        "",
+        "Prometheus that answers triggers; without it the one in /baremetal/global/config",
+    ),
+    known("prometheus.token-file", "", "file that holds a bearer token for Prometheus, read at every query"),
+    known("prometheus.user", "", "user name for Prometheus"),
+    known("prometheus.password-file", "", "file that holds the password for Prometheus, read at every query"),
+    known("prometheus.ca", "", "authority of Prometheus' certificate (PEM file); else the system's"),
+    known("prometheus.timeout", "10s", "how long a query may take"),
     known("limits.body-bytes", "1048576", "largest request body"),
     known("limits.requests-per-second", "50000", "sustained requests of one identity; 0 for no limit"),
     known("limits.watches", "5000", "watches open at once"),
@@ -186,7 +203,7 @@ const SETTINGS: &[Known] = &[
 /// Variables that start like ours but are not settings of the server.
 const FOREIGN: [&str; 11] = [
     "MUSTER_CACHE",
-    "MUSTER_CONFIG",
+    "MUSTER_SERVER_CONFIG",
     // The command line's.
     "MUSTER_SERVER",
     "MUSTER_CONTEXT",
@@ -371,7 +388,7 @@ const CONFIGURATION_TAIL: &str = "
 ## Values
 
 * **Durations** are written like `90s`, `5m` or `1h30m`.
-* **`auth.tokens`**: `sha256` is the digest of the token, made with `printf %s \"$token\" | sha256sum`.
+* **`auth.tokens`**: `sha256` is the digest of the token; `muster config token --user NAME` makes both.
 * **`auth.bindings`**: `user` or `group`; `project` (left out or `*`: all projects); `role`, one of `viewer`, `operator`,
   `admin`, `controller`, `auditor`; `controller_name` ties a controller to one name. See [sign in](../how-to/sign-in.md).
 * **`controller-token`** is a secret: set it by `MUSTER_CONTROLLER_TOKEN` or in a file that only the server can read.

@@ -25,8 +25,11 @@ const MOST_MACHINES: usize = 24;
 /// Deeper or longer texts test the readers' limits, which have tests of their own.
 const LONGEST_TEXT: usize = 1 << 14;
 
+/// A target: panics when the input shows that something is wrong.
+pub type Target = fn(&[u8]);
+
 /// The targets by name.
-pub const TARGETS: [(&str, fn(&[u8])); 5] = [
+pub const TARGETS: [(&str, Target); 5] = [
     ("quantity", quantity),
     ("selector", selector),
     ("manifest", manifest),

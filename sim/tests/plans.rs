@@ -53,15 +53,15 @@ fn cluster(drafts: &[Draft], hosts: u8, max: u32, min: u32, spread: bool) -> Sna
         pod["name"] = json!(app);
         pod["labels"] = json!({"app": app});
         pod["requests"] = json!({"cpu": format!("{}m", u32::from(*cpu % 20) * 100), "memory": format!("{}Mi", u32::from(*memory % 20) * 128)});
-        if on % 3 == 0 {
+        if on.is_multiple_of(3) {
             pod["node"] = json!(format!("n{}", on % NODES));
         } else {
             pod["replicas"] = json!(replicas % 6);
         }
         pods.push(pod);
     }
-    let host = |at: u8| json!({"name": format!("h{at}"), "zone": if at % 2 == 0 { "a" } else { "b" }, "maxWatts": 200});
-    let node = |at: u8| json!({"name": format!("n{at}"), "template": "small", "pool": "cloud", "zone": if at % 2 == 0 { "a" } else { "b" }});
+    let host = |at: u8| json!({"name": format!("h{at}"), "zone": if at.is_multiple_of(2) { "a" } else { "b" }, "maxWatts": 200});
+    let node = |at: u8| json!({"name": format!("n{at}"), "template": "small", "pool": "cloud", "zone": if at.is_multiple_of(2) { "a" } else { "b" }});
     let scenario = json!({"format": "muster-scenario/1", "pools": [
             {"name": "cloud", "templates": ["small", "large"]},
             {"name": "metal", "templates": ["box"], "labels": {"kind": "metal"}, "taints": [{"key": "metal", "effect": "NoSchedule"}]}],
@@ -107,6 +107,13 @@ fn sizes(snapshot: &Snapshot, plan: &Plan, pool: &Pool) -> (u32, u32, u32) {
     )
 }
 
+fn rotate<T>(items: &mut [T], by: usize) {
+    if !items.is_empty() {
+        let by = by % items.len();
+        items.rotate_left(by);
+    }
+}
+
 #[track_caller]
 fn has_number(line: &str) {
     assert!(line.chars().any(|c| c.is_ascii_digit()), "no number: {line}");
@@ -143,12 +150,6 @@ proptest! {
         let plan = serde_json::to_string(&decide(&snapshot)).unwrap();
         prop_assert_eq!(&plan, &serde_json::to_string(&decide(&snapshot)).unwrap());
         let mut turned = snapshot.clone();
-        fn rotate<T>(items: &mut [T], by: usize) {
-            if !items.is_empty() {
-                let by = by % items.len();
-                items.rotate_left(by);
-            }
-        }
         rotate(&mut turned.cluster.pods, turn);
         turned.cluster.pods.reverse();
         rotate(&mut turned.cluster.nodes, turn);

@@ -2,7 +2,10 @@
 
 use muster_engine::{Plan, Snapshot, plan::Source};
 use muster_model::{
-    host::{Intent, Switch, keys::{self, HostRecord}},
+    host::{
+        Intent, Switch,
+        keys::{self, HostRecord},
+    },
     store::{Committed, Expect, Fence, Txn},
 };
 
@@ -64,7 +67,9 @@ pub(super) async fn write(
     if stands {
         return Ok(Written::AlreadySo);
     }
-    let pool = inputs.pool_named(&wish.pool).map_or_else(|| wish.pool.clone(), |pool| pool.inventory_name());
+    let pool = inputs
+        .pool_named(&wish.pool)
+        .map_or_else(|| wish.pool.clone(), crate::snapshot::PoolInput::inventory_name);
     let intent = Intent {
         id: format!("{}/{}", decision.id, wish.host),
         want: wish.want,
@@ -86,7 +91,11 @@ pub(super) async fn write(
             tracing::info!(host = wish.host, want = %wish.want, decision = %decision.id, "intent written");
             Ok(Written::Done)
         }
-        Committed::Refused { failed: 0, .. } => Err(ActError::NotLeading { decision: decision.id.to_string() }),
-        Committed::Refused { .. } => Ok(Written::Changed(format!("host {} was changed meanwhile", wish.host))),
+        Committed::Refused { failed: 0, .. } => {
+            Err(ActError::NotLeading { decision: decision.id.to_string() })
+        }
+        Committed::Refused { .. } => {
+            Ok(Written::Changed(format!("host {} was changed meanwhile", wish.host)))
+        }
     }
 }

@@ -109,7 +109,9 @@ fn outcome(inputs: &Inputs, effects: Vec<Effect>, refused: Vec<String>) -> Outco
     let (state, text) = match refused.first() {
         None => (OutcomeState::Acted, format!("{done} objects were told")),
         Some(first) if done == 0 => (OutcomeState::Failed, format!("0 objects were told: {first}")),
-        Some(first) => (OutcomeState::Acted, format!("{done} objects were told, {} were not: {first}", refused.len())),
+        Some(first) => {
+            (OutcomeState::Acted, format!("{done} objects were told, {} were not: {first}", refused.len()))
+        }
     };
     Outcome { state, at: inputs.now, text, effects }
 }

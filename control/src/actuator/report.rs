@@ -1,24 +1,19 @@
 //! What our own loops say about pools: sizes, conditions and the bare-metal view, in the manner of any controller.
 
-use std::collections::BTreeMap;
-
 use muster_engine::{
     Plan, Snapshot,
-    fit::requests,
     snapshot::{MemberState, Mode, Scope},
 };
 use muster_model::{
-    Known, Quantity, Timestamp,
-    catalogue::GPU_RESOURCE,
+    Known, Timestamp,
     condition::{Condition, ConditionStatus},
-    host::{BareMetalPoolStatus, PoolHost, ResourceCapacity, pool_status},
     store::Fence,
 };
 use serde_json::json;
 
 use super::ActError;
 use crate::{
-    registry::{NodePool, OwnReport, PoolWord, Registry, Said},
+    registry::{OwnReport, PoolWord, Registry, Said},
     snapshot::{Built, Inputs, Observed, PoolInput},
 };
 
@@ -34,7 +29,7 @@ pub async fn report(
     plan: &Plan,
 ) -> Result<(), ActError> {
     for pool in &inputs.pools {
-        let word = word(registry, inputs, built, plan, pool).await?;
+        let word = word(inputs, built, plan, pool);
         match registry.say(fence, pool.object.id.uuid(), &word, inputs.now).await {
             Ok(Said::Written | Said::AlreadySo | Said::Gone) => {}
             Ok(Said::NotLeading) => return Err(ActError::NotLeading { decision: "of a report".to_owned() }),
@@ -48,26 +43,17 @@ pub async fn report(
     Ok(())
 }
 
-async fn word(
-    registry: &Registry,
-    inputs: &Inputs,
-    built: &Built,
-    plan: &Plan,
-    pool: &PoolInput,
-) -> Result<PoolWord, ActError> {
+/// What is said about one pool. The bare-metal view of its hosts is the inventory's to write.
+fn word(inputs: &Inputs, built: &Built, plan: &Plan, pool: &PoolInput) -> PoolWord {
     let sizes = Sizes::of(&built.snapshot, plan, pool);
-    let mut word = PoolWord { conditions: conditions(inputs, built, plan, pool, &sizes), ..PoolWord::default() };
+    let mut word =
+        PoolWord { conditions: conditions(inputs, built, plan, pool, &sizes), ..PoolWord::default() };
     if pool.is_bare_metal() {
         let desired = if sizes.acts { sizes.after } else { sizes.staying };
-        let before = registry.read::<NodePool>(pool.object.id.uuid()).await?;
-        let before: Option<BareMetalPoolStatus> =
-            before.and_then(|stored| serde_json::from_value(stored.status().baremetal?).ok());
-        let view = bare_metal(inputs, &built.snapshot, pool, desired, before.as_ref());
         word.desired = Some(desired);
-        word.report = Some(own_report(inputs, pool, &view, &sizes));
-        word.baremetal = serde_json::to_value(&view).ok();
+        word.report = Some(own_report(inputs, pool, desired, &sizes));
     }
-    Ok(word)
+    word
 }
 
 /// How large a pool is and will be.
@@ -107,9 +93,22 @@ impl Sizes {
     }
 }
 
-fn conditions(inputs: &Inputs, built: &Built, plan: &Plan, pool: &PoolInput, sizes: &Sizes) -> Vec<Condition> {
+fn conditions(
+    inputs: &Inputs,
+    built: &Built,
+    plan: &Plan,
+    pool: &PoolInput,
+    sizes: &Sizes,
+) -> Vec<Condition> {
     let make = |kind: &str, status: bool, reason: &str, message: String| {
-        condition(inputs.now, pool, kind, if status { ConditionStatus::True } else { ConditionStatus::False }, reason, message)
+        condition(
+            inputs.now,
+            pool,
+            kind,
+            if status { ConditionStatus::True } else { ConditionStatus::False },
+            reason,
+            message,
+        )
     };
     let incomplete = built.incomplete.iter().find(|(name, _)| name == pool.name());
     let mut all = vec![match incomplete {
@@ -175,9 +174,10 @@ fn condition(
 }
 
 fn leaving<'s>(snapshot: &'s Snapshot, plan: &'s Plan, pool: &PoolInput) -> Vec<&'s str> {
-    let going = snapshot.members.iter().filter(|(_, member)| {
-        *member.pool == *pool.name() && member.state == MemberState::Leaving
-    });
+    let going = snapshot
+        .members
+        .iter()
+        .filter(|(_, member)| *member.pool == *pool.name() && member.state == MemberState::Leaving);
     let planned = plan.removals.iter().filter(|removal| {
         snapshot.members.get(&removal.node).is_some_and(|member| *member.pool == *pool.name())
     });
@@ -208,7 +208,14 @@ fn metrics(inputs: &Inputs, pool: &PoolInput) -> Option<Condition> {
                 "{} of {all} triggers are unknown, so that nothing is removed: {first}",
                 unknown.len()
             );
-            condition(inputs.now, pool, "MetricsAvailable", ConditionStatus::False, "MetricsUnavailable", text)
+            condition(
+                inputs.now,
+                pool,
+                "MetricsAvailable",
+                ConditionStatus::False,
+                "MetricsUnavailable",
+                text,
+            )
         }
     })
 }
@@ -217,11 +224,15 @@ fn metrics(inputs: &Inputs, pool: &PoolInput) -> Option<Condition> {
 fn provisioned(inputs: &Inputs, pool: &PoolInput, sizes: &Sizes) -> Option<Condition> {
     let asked = inputs.memory.asked.get(pool.name()).filter(|_| !pool.is_bare_metal())?;
     let there = sizes.staying - sizes.upcoming.min(sizes.staying);
-    let make = |status, reason: &str, text: String| condition(inputs.now, pool, "Provisioned", status, reason, text);
+    let make =
+        |status, reason: &str, text: String| condition(inputs.now, pool, "Provisioned", status, reason, text);
     Some(if there >= asked.nodes {
         make(ConditionStatus::True, "SizeReached", format!("{there} of {} nodes are there", asked.nodes))
     } else if inputs.now < asked.deadline {
-        let text = format!("{there} of {} nodes are there; decision {} waits until {}", asked.nodes, asked.decision, asked.deadline);
+        let text = format!(
+            "{there} of {} nodes are there; decision {} waits until {}",
+            asked.nodes, asked.decision, asked.deadline
+        );
         make(ConditionStatus::Unknown, "Waiting", text)
     } else {
         let text = format!(
@@ -233,19 +244,15 @@ fn provisioned(inputs: &Inputs, pool: &PoolInput, sizes: &Sizes) -> Option<Condi
 }
 
 /// The report of a controller of bare metal.
-fn own_report(inputs: &Inputs, pool: &PoolInput, view: &BareMetalPoolStatus, sizes: &Sizes) -> OwnReport {
-    let reached = sizes.ready >= view.desired_nodes && sizes.leaving == 0;
+fn own_report(inputs: &Inputs, pool: &PoolInput, desired: u32, sizes: &Sizes) -> OwnReport {
+    let reached = sizes.ready >= desired && sizes.leaving == 0;
     let make = |kind: &str, status: bool, reason: &str, message: String| {
         let status = if status { ConditionStatus::True } else { ConditionStatus::False };
         condition(inputs.now, pool, kind, status, reason, message)
     };
-    let text = format!("{} of {} nodes are ready", sizes.ready, view.desired_nodes);
-    let mut conditions = vec![make(
-        "Available",
-        reached,
-        if reached { "AllNodesReady" } else { "NodesMissing" },
-        text,
-    )];
+    let text = format!("{} of {} nodes are ready", sizes.ready, desired);
+    let mut conditions =
+        vec![make("Available", reached, if reached { "AllNodesReady" } else { "NodesMissing" }, text)];
     if pool.object.deleted_at.is_some() {
         let left = sizes.staying + sizes.leaving;
         let gone = left == 0;
@@ -257,64 +264,10 @@ fn own_report(inputs: &Inputs, pool: &PoolInput, view: &BareMetalPoolStatus, siz
         conditions,
         metadata: json!({
             "active_nodes": sizes.ready,
-            "desired_nodes": view.desired_nodes,
+            "desired_nodes": desired,
             "current_nodes": sizes.staying - sizes.upcoming.min(sizes.staying) + sizes.leaving,
             "ready_nodes": sizes.ready,
-            "pending_nodes": view.pending_nodes,
+            "pending_nodes": sizes.upcoming,
         }),
     }
-}
-
-/// The seed's pool status.
-fn bare_metal(
-    inputs: &Inputs,
-    snapshot: &Snapshot,
-    pool: &PoolInput,
-    desired: u32,
-    before: Option<&BareMetalPoolStatus>,
-) -> BareMetalPoolStatus {
-    let allocated = allocated(inputs, snapshot);
-    let nothing: Known<ResourceCapacity> = match &inputs.observed {
-        Observed::NotConnected => Known::Unknown { why: "the cluster is not connected".into(), since: inputs.now },
-        Observed::View(_) => Known::Value { value: ResourceCapacity::default(), at: inputs.now },
-    };
-    let hosts: Vec<PoolHost<'_>> = inputs
-        .hosts_of(pool)
-        .filter_map(|host| {
-            Some(PoolHost {
-                name: &host.name,
-                spec: host.spec.as_ref().ok()?,
-                status: host.status.as_ref()?.as_ref().ok()?,
-                op: host.op.as_ref(),
-                allocated: allocated.get(host.name.as_str()).unwrap_or(&nothing),
-            })
-        })
-        .collect();
-    let scaling = before.map(|before| before.scaling_nodes.as_slice()).unwrap_or_default();
-    pool_status(&hosts, desired, scaling, inputs.now)
-}
-
-/// What pods request, by host.
-fn allocated<'s>(inputs: &Inputs, snapshot: &'s Snapshot) -> BTreeMap<&'s str, Known<ResourceCapacity>> {
-    let mut by_host: BTreeMap<&str, ResourceCapacity> = BTreeMap::new();
-    if matches!(inputs.observed, Observed::NotConnected) {
-        return BTreeMap::new();
-    }
-    for pod in snapshot.cluster.pods.iter().filter(|pod| !pod.is_finished()) {
-        let Some(node) = pod.spec.node_name.as_deref() else { continue };
-        let Some(host) = snapshot.members.get(node).and_then(|member| member.host.as_deref()) else { continue };
-        let amounts = requests::of_bound(pod);
-        let sum = by_host.entry(host).or_default();
-        sum.cpu += Quantity::from_milli(amounts.milli_cpu);
-        sum.memory += Quantity::from_bytes(amounts.memory);
-        sum.storage += Quantity::from_bytes(amounts.ephemeral_storage);
-        for (name, amount) in &amounts.scalars {
-            if **name == *GPU_RESOURCE {
-                sum.gpu = sum.gpu.saturating_add(u32::try_from(*amount).unwrap_or(0));
-            } else {
-                *sum.custom_resources.entry(name.to_string()).or_default() += Quantity::from_units(*amount);
-            }
-        }
-    }
-    by_host.into_iter().map(|(host, value)| (host, Known::Value { value, at: inputs.now })).collect()
 }

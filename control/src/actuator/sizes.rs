@@ -2,11 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_engine::{
-    Plan, Snapshot,
-    plan::Source,
-    snapshot::MemberState,
-};
+use muster_engine::{Plan, Snapshot, plan::Source, snapshot::MemberState};
 use muster_model::store::Fence;
 
 use super::{ActError, Wish};
@@ -39,7 +35,8 @@ pub(super) fn of(inputs: &Inputs, snapshot: &Snapshot, plan: &Plan) -> Vec<Size>
     }
     let staying = |pool: &str| {
         let members = snapshot.members.values();
-        let stays = members.filter(|member| *member.pool == *pool && member.state != MemberState::Leaving).count();
+        let stays =
+            members.filter(|member| *member.pool == *pool && member.state != MemberState::Leaving).count();
         u32::try_from(stays).unwrap_or(u32::MAX)
     };
     changes

@@ -124,7 +124,9 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused_and_never_a_panic() {
-        for delta in [&[9_u8][..], &[COPY, 1], &[COPY, 255, 255, 255, 255, 1, 0, 0, 0], &[LITERAL, 9, 0, 0, 0, 1]] {
+        for delta in
+            [&[9_u8][..], &[COPY, 1], &[COPY, 255, 255, 255, 255, 1, 0, 0, 0], &[LITERAL, 9, 0, 0, 0, 1]]
+        {
             assert_eq!(decode(b"{},{}", delta), None, "{delta:?}");
         }
     }

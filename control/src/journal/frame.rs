@@ -75,7 +75,8 @@ fn inflate(packed: &[u8]) -> std::io::Result<Vec<u8>> {
 impl Journal {
     /// The text of a key frame.
     pub(super) async fn key_text(&self, cluster: ClusterId, number: u64) -> Result<Vec<u8>, JournalError> {
-        inflate(&self.stored(cluster, number).await?).map_err(|error| damaged(cluster, number, &error.to_string()))
+        inflate(&self.stored(cluster, number).await?)
+            .map_err(|error| damaged(cluster, number, &error.to_string()))
     }
 
     /// The text of any frame, checked against its digest.

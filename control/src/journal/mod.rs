@@ -96,7 +96,9 @@ pub enum JournalError {
     Moved { number: u64 },
     #[error("there is no decision {id}")]
     Missing { id: String },
-    #[error("decision {id} can no longer be replayed: the snapshots of the last {REPLAYABLE} decisions are kept")]
+    #[error(
+        "decision {id} can no longer be replayed: the snapshots of the last {REPLAYABLE} decisions are kept"
+    )]
     TooOld { id: String },
     #[error("the journal holds something at {key} that cannot be read: {why}")]
     Damaged { key: String, why: String },

@@ -97,7 +97,12 @@ impl Journal {
     }
 
     /// Records from `start` up to `end`, in order.
-    async fn run(&self, cluster: ClusterId, start: u64, end: u64) -> Result<(Vec<Decision>, Revision), JournalError> {
+    async fn run(
+        &self,
+        cluster: ClusterId,
+        start: u64,
+        end: u64,
+    ) -> Result<(Vec<Decision>, Revision), JournalError> {
         let list = List {
             after: Some(decision_key(cluster, start.saturating_sub(1))),
             limit: usize::try_from(end - start).unwrap_or(usize::MAX),
@@ -109,7 +114,9 @@ impl Journal {
         for entry in page.entries.iter().filter(|entry| entry.key < last) {
             match decode(&entry.key, &entry.value) {
                 Ok(decision) => found.push(decision),
-                Err(error) => tracing::error!(code = error.code(), %error, "a decision is left out of a list"),
+                Err(error) => {
+                    tracing::error!(code = error.code(), %error, "a decision is left out of a list");
+                }
             }
         }
         Ok((found, page.revision))

@@ -298,7 +298,9 @@ mod tests {
         let id = DecisionId::new(cluster, 42);
         assert_eq!(id.as_str(), "550e8400-42");
         assert_eq!(DecisionId::parse(id.as_str()), Some(("550e8400", 42)));
-        for wrong in ["", "42", "550e8400", "550e8400-", "550e8400-x", "550e840-1", "550e8400-+1", "zzzzzzzz-1"] {
+        for wrong in
+            ["", "42", "550e8400", "550e8400-", "550e8400-x", "550e840-1", "550e8400-+1", "zzzzzzzz-1"]
+        {
             assert_eq!(DecisionId::parse(wrong), None, "{wrong}");
         }
         for state in OutcomeState::ALL {

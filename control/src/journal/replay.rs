@@ -122,7 +122,9 @@ fn plans(old: &Plan, new: &Plan) -> Vec<Difference> {
 }
 
 fn worlds(old: &Snapshot, new: &Snapshot) -> Vec<Difference> {
-    let mut all = keyed("node", &old.members, &new.members, |one| (one.0.to_string(), format!("{:?}", (&one.1.pool, one.1.state))));
+    let mut all = keyed("node", &old.members, &new.members, |one| {
+        (one.0.to_string(), format!("{:?}", (&one.1.pool, one.1.state)))
+    });
     let pending = |snapshot: &Snapshot| -> BTreeSet<String> {
         let waits = snapshot.cluster.pods.iter().filter(|pod| pod.is_pending());
         waits.map(|pod| pod.key().to_string()).collect()
@@ -132,10 +134,20 @@ fn worlds(old: &Snapshot, new: &Snapshot) -> Vec<Difference> {
         (host.name.to_string(), format!("{:?}", (host.state, &host.health, host.recent_failures)))
     }));
     all.extend(keyed("pool", &old.pools, &new.pools, |pool| {
-        (pool.name.to_string(), format!("{:?}", (pool.min, pool.max, pool.fixed, pool.mode, &pool.demand.trigger, &pool.templates)))
+        (
+            pool.name.to_string(),
+            format!(
+                "{:?}",
+                (pool.min, pool.max, pool.fixed, pool.mode, &pool.demand.trigger, &pool.templates)
+            ),
+        )
     }));
-    all.extend(keyed("hold", &old.holds, &new.holds, |hold| (format!("{:?}: {}", hold.scope, hold.why), String::new())));
-    all.extend(keyed("gap", &old.gaps, &new.gaps, |gap| (format!("{:?}: {}", gap.scope, gap.why), String::new())));
+    all.extend(keyed("hold", &old.holds, &new.holds, |hold| {
+        (format!("{:?}: {}", hold.scope, hold.why), String::new())
+    }));
+    all.extend(keyed("gap", &old.gaps, &new.gaps, |gap| {
+        (format!("{:?}: {}", gap.scope, gap.why), String::new())
+    }));
     all
 }
 

@@ -9,7 +9,9 @@ use futures::StreamExt;
 use muster_model::{
     Clock, ClusterId, Duration,
     host::keys::{self as host_keys, HostRecord, Key},
-    store::{StoreError, WatchEvent},
+    platform::PlatformKind,
+    pool::Mode,
+    store::{Revision, StoreError, WatchEvent},
 };
 use tokio::{sync::Notify, task::JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -24,6 +26,8 @@ use crate::{
 /// How long a planner waits after the first nudge for others to follow: a rollout makes many pods at once, and a
 /// pod should not wait a second for its host.
 const DEBOUNCE: Duration = Duration::from_millis(100);
+/// The longest rest after a look that took long.
+const LONGEST_REST: Duration = Duration::from_secs(5);
 /// How often new and deleted clusters are looked for.
 const CENSUS: Duration = Duration::from_secs(1);
 /// Pause after the store's watch broke off.
@@ -45,6 +49,13 @@ impl Bell {
     fn take(&self) -> BTreeSet<&'static str> {
         std::mem::take(&mut *self.by.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// What is remembered of a cluster between two looks at the registry.
+#[derive(Debug)]
+struct Wanted {
+    active: bool,
+    cluster: Cluster,
 }
 
 type Bells = Arc<Mutex<BTreeMap<ClusterId, Arc<Bell>>>>;
@@ -74,8 +85,9 @@ impl Planning {
                 }
             });
         }
+        let mut modes = BTreeMap::new();
         loop {
-            for cluster in self.clusters() {
+            for cluster in self.clusters(&mut modes).await {
                 let mut known = bells.lock().unwrap_or_else(PoisonError::into_inner);
                 if known.contains_key(&cluster) {
                     continue;
@@ -105,10 +117,36 @@ impl Planning {
         while tasks.join_next().await.is_some() {}
     }
 
-    fn clusters(&self) -> Vec<ClusterId> {
-        let mut clusters = Vec::new();
-        self.parts.registry.each(Kind::Cluster, |summary| clusters.push(ClusterId::from(summary.id)));
-        clusters
+    /// The clusters that have something to plan: a connection, a pool of bare metal, or the word that Muster
+    /// may act. A cluster that is only kept in the registry for others costs nothing.
+    async fn clusters(&self, modes: &mut BTreeMap<ClusterId, (Revision, Wanted)>) -> Vec<ClusterId> {
+        let registry = &self.parts.registry;
+        let mut metal = BTreeSet::new();
+        registry.each(Kind::Pool, |pool| {
+            if pool.platform == PlatformKind::Baremetal.as_str() {
+                metal.insert(pool.cluster);
+            }
+        });
+        let mut all = Vec::new();
+        registry.each(Kind::Cluster, |cluster| all.push((ClusterId::from(cluster.id), cluster.version)));
+        modes.retain(|id, _| all.iter().any(|(known, _)| known == id));
+        let mut planned = Vec::new();
+        for (id, version) in all {
+            if modes.get(&id).is_none_or(|(seen, _)| *seen != version)
+                && let Ok(Some(stored)) = registry.read::<Cluster>(id.uuid()).await
+            {
+                let wanted =
+                    Wanted { active: stored.object.spec.mode == Some(Mode::Active), cluster: stored.object };
+                modes.insert(id, (stored.version, wanted));
+            }
+            let wanted = modes.get(&id).map(|(_, wanted)| wanted);
+            let connected =
+                wanted.is_some_and(|wanted| self.parts.connections.port(&wanted.cluster).is_some());
+            if connected || metal.contains(&id.uuid()) || wanted.is_some_and(|wanted| wanted.active) {
+                planned.push(id);
+            }
+        }
+        planned
     }
 
     /// One cluster's planner, for as long as the cluster is there.
@@ -119,12 +157,13 @@ impl Planning {
                 planner.nudge(by);
             }
             let fence = leading.borrow_and_update().clone();
-            let now = self.clock.now();
+            let (now, began) = (self.clock.now(), self.clock.monotonic());
             let (port, seen) = self.port(cluster).await;
             let turn = planner.turn(now, fence.as_ref()).await;
             if turn.did == Did::Gone {
                 return;
             }
+            let took = self.clock.monotonic().saturating_sub(began);
             let changed = async {
                 match &port {
                     Some(port) => port.changed(seen).await,
@@ -143,7 +182,8 @@ impl Planning {
                     planner.nudge("leader");
                 }
             }
-            self.clock.sleep(DEBOUNCE).await;
+            // A look that took long is not followed by the next one at once: half of the time is for others.
+            self.clock.sleep(DEBOUNCE.max(took.min(LONGEST_REST))).await;
         }
     }
 
@@ -173,7 +213,9 @@ impl Planning {
         while let Some(event) = changes.next().await {
             if let WatchEvent::Changes(changes) = event? {
                 let by: BTreeSet<_> = changes.iter().filter_map(|change| matters(&change.key)).collect();
-                by.into_iter().for_each(|by| ring_all(bells, by));
+                for one in by {
+                    ring_all(bells, one);
+                }
             }
         }
         Ok(())
@@ -218,7 +260,8 @@ mod tests {
             ("/baremetal/nodes/a/intent", None),
             ("/baremetal/nodes/a/metrics", None),
             ("/baremetal/global/config", Some("inventory")),
-            ("/muster/racks/r1", Some("inventory")),
+            ("/muster/inventory/racks/r1", Some("inventory")),
+            ("/muster/inventory/guard", None),
             ("/muster/pools/550e8400-e29b-41d4-a716-446655440000", Some("registry")),
             ("/muster/status/pools/550e8400-e29b-41d4-a716-446655440000", None),
             ("/muster/journal/550e8400-e29b-41d4-a716-446655440000/head", None),

@@ -13,7 +13,9 @@ use muster_model::{Timestamp, k8s::PodKey};
 
 use super::Decided;
 use crate::{
-    journal::{Action, ActionKind, Cause, Decision, DecisionId, Draft, Evidence, Outcome, OutcomeState, Told},
+    journal::{
+        Action, ActionKind, Cause, Decision, DecisionId, Draft, Evidence, Outcome, OutcomeState, Told,
+    },
     snapshot::{Built, Inputs},
 };
 
@@ -96,7 +98,10 @@ fn outcome(now: Timestamp, decided: &Decided, actions: &[Action]) -> Outcome {
     } else if actions.is_empty() {
         (OutcomeState::Quiet, "0 things to do".to_owned())
     } else if actions.iter().all(|action| action.advice) {
-        (OutcomeState::Advised, format!("{} things to do are shown; nothing acts in advise mode", actions.len()))
+        (
+            OutcomeState::Advised,
+            format!("{} things to do are shown; nothing acts in advise mode", actions.len()),
+        )
     } else {
         (OutcomeState::Planned, format!("{} things to do", actions.len()))
     };
@@ -202,9 +207,13 @@ fn removal_reason(snapshot: &Snapshot, decided: &Decided, node: &str, pool: Opti
         Some(Evidence { percent, resource, mark, unneeded_since: Some(since), required, .. }) => {
             let resource = if resource.is_empty() { "everything".to_owned() } else { resource };
             let mark = mark.map_or_else(String::new, |mark| format!(", below {mark} %"));
-            format!("{percent} % of its {resource} is requested{mark}; unneeded since {since}, {required} are required")
+            format!(
+                "{percent} % of its {resource} is requested{mark}; unneeded since {since}, {required} are required"
+            )
         }
-        Some(Evidence { percent, .. }) => format!("{percent} % of it is requested, and its pods fit elsewhere"),
+        Some(Evidence { percent, .. }) => {
+            format!("{percent} % of it is requested, and its pods fit elsewhere")
+        }
         None => "0 pods need it".to_owned(),
     }
 }
@@ -244,7 +253,7 @@ fn first_reason(actions: &[Action]) -> String {
 }
 
 /// At most one line's length, at a character.
-pub(super) fn cut(text: &str) -> String {
+pub(crate) fn cut(text: &str) -> String {
     if text.chars().count() <= LONGEST_LINE {
         return text.to_owned();
     }
@@ -287,7 +296,8 @@ fn cause(now: &Snapshot, before: &Before<'_>) -> Cause {
     let mut changes = Vec::new();
     if let Some(old) = before.snapshot {
         changes.extend(pool_changes(old, now));
-        let pending = |snapshot: &Snapshot| snapshot.cluster.pods.iter().filter(|pod| pod.is_pending()).count();
+        let pending =
+            |snapshot: &Snapshot| snapshot.cluster.pods.iter().filter(|pod| pod.is_pending()).count();
         if pending(old) != pending(now) {
             changes.push(format!("pending pods: {} → {}", pending(old), pending(now)));
         }
@@ -295,8 +305,11 @@ fn cause(now: &Snapshot, before: &Before<'_>) -> Cause {
         if nodes(old) != nodes(now) {
             changes.push(format!("nodes of pools: {} → {}", nodes(old), nodes(now)));
         }
-        for (name, state) in [("off", HostState::Off), ("failed", HostState::Failed), ("ready", HostState::Ready)] {
-            let hosts = |snapshot: &Snapshot| snapshot.hosts.iter().filter(|host| host.state == state).count();
+        for (name, state) in
+            [("off", HostState::Off), ("failed", HostState::Failed), ("ready", HostState::Ready)]
+        {
+            let hosts =
+                |snapshot: &Snapshot| snapshot.hosts.iter().filter(|host| host.state == state).count();
             if hosts(old) != hosts(now) {
                 changes.push(format!("hosts {name}: {} → {}", hosts(old), hosts(now)));
             }

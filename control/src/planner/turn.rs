@@ -144,7 +144,13 @@ impl Planner {
                 let next = now.saturating_add(SOON);
                 if let Some(live) = self.parts.board.get(self.cluster) {
                     let last_error = self.last_error.clone();
-                    let live = Live { last_error, turn_at: now, turns: self.turns, next_at: next, ..Live::clone(&live) };
+                    let live = Live {
+                        last_error,
+                        turn_at: now,
+                        turns: self.turns,
+                        next_at: next,
+                        ..Live::clone(&live)
+                    };
                     self.parts.board.set(live);
                 }
                 Turn { did: Did::Waited(text), next }
@@ -321,7 +327,8 @@ impl Planner {
             tracing::info!(decision = %decision.id, many, first, "the world moved on; the plan is not carried out");
             return Ok(void(format!("the world moved on, {many} things no longer hold: {first}")));
         }
-        Ok(actuator::act(&self.parts, fence, &fresh, &rebuilt.snapshot, &decided.plan, decision, memory).await?)
+        Ok(actuator::act(&self.parts, fence, &fresh, &rebuilt.snapshot, &decided.plan, decision, memory)
+            .await?)
     }
 
     /// After a change of leaders: what was decided last, and whether it was carried out.

@@ -26,8 +26,6 @@ pub struct PoolWord {
     pub desired: Option<u32>,
     /// Conditions under names of our own.
     pub conditions: Vec<Condition>,
-    /// The bare-metal view; `None` leaves it.
-    pub baremetal: Option<Value>,
     /// A report like any controller's.
     pub report: Option<OwnReport>,
 }
@@ -65,7 +63,8 @@ impl Registry {
         for _ in 0..MAX_TRIES {
             let Some(stored) = self.read::<NodePool>(id).await? else { return Ok(Said::Gone) };
             let mut reports = reports::read_reports(&self.shared, Kind::Pool, id).await?;
-            let report = word.report.as_ref().and_then(|own| self.own_report(own, &stored, &mut reports, now));
+            let report =
+                word.report.as_ref().and_then(|own| self.own_report(own, &stored, &mut reports, now));
             let before = spoken(&stored, word);
             let record = reports::aggregate(&self.shared, &stored.object, &reports, Some(&before), now);
             if report.is_none() && stored.status.as_ref().is_some_and(|old| same(old, &record)) {
@@ -112,7 +111,8 @@ impl Registry {
             .conditions
             .iter()
             .map(|condition| {
-                let old = previous.and_then(|old| muster_model::condition::find(&old.conditions, &condition.kind));
+                let old =
+                    previous.and_then(|old| muster_model::condition::find(&old.conditions, &condition.kind));
                 condition.clone().since(old)
             })
             .collect();
@@ -159,15 +159,15 @@ fn spoken(stored: &Stored<NodePool>, word: &PoolWord) -> Stored<NodePool> {
             None => status.conditions.push(condition.clone()),
         }
     }
-    if let Some(view) = &word.baremetal {
-        status.baremetal = Some(view.clone());
-    }
     let recheck_at = stored.status.as_ref().and_then(|record| record.recheck_at);
     Stored { status: Some(StatusRecord { status, recheck_at }), ..stored.clone() }
 }
 
 /// Apart from when it was last changed.
-fn same(old: &StatusRecord<<NodePool as Noun>::Status>, new: &StatusRecord<<NodePool as Noun>::Status>) -> bool {
+fn same(
+    old: &StatusRecord<<NodePool as Noun>::Status>,
+    new: &StatusRecord<<NodePool as Noun>::Status>,
+) -> bool {
     let mut there = old.clone();
     there.status.updated_at = new.status.updated_at;
     there == *new

@@ -5,9 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use muster_engine::snapshot::{Health, Host, HostState, Scope, Stops, Template};
 use muster_model::{
     Duration, Known, Timestamp,
-    host::{
-        Admin, BareMetalNodeSpec, BareMetalNodeStatus, DriverKind, Limits, Phase, State, Switch,
-    },
+    host::{Admin, BareMetalNodeSpec, BareMetalNodeStatus, DriverKind, Limits, Phase, State, Switch},
 };
 
 use super::{Draft, HostInput, Inputs, PoolInput, templates};
@@ -66,11 +64,19 @@ pub(super) fn standing(host: &HostInput, limits: &Limits, now: Timestamp) -> Sta
         return Standing::Maintenance;
     }
     let Some(Ok(status)) = &host.status else { return Standing::Unknown };
+    if spec.deletion.is_some() {
+        // Its loop drains it and lets it go; nothing new is begun.
+        return match status.state {
+            State::Ready | State::Draining => Standing::Leaving,
+            State::Off | State::PoweringOn | State::Error => Standing::Maintenance,
+        };
+    }
     let wish = pending(host, status, now);
     let coming = |since: Timestamp| {
         let whole = limits.reserve.saturating_add(limits.boot).saturating_add(limits.join);
         let deadline = host.op.as_ref().and_then(|op| op.boot_deadline);
-        let expected = deadline.map_or_else(|| since.saturating_add(whole), |at| at.saturating_add(limits.join));
+        let expected =
+            deadline.map_or_else(|| since.saturating_add(whole), |at| at.saturating_add(limits.join));
         Standing::Waking { expected }
     };
     let since = host.op.as_ref().map_or(status.phase_since, |op| op.started);
@@ -98,7 +104,7 @@ fn pending(host: &HostInput, status: &BareMetalNodeStatus, now: Timestamp) -> Op
     (!spent && now.since(intent.at) < INTENT_WINDOW).then_some((intent.want, intent.at))
 }
 
-/// Whether the intent that stands wants it on and counts.
+/// Adds every host, the shapes that they bring, and what keeps them from changing.
 pub(super) fn add(inputs: &Inputs, draft: &mut Draft) {
     let racks = our_racks(inputs);
     let mut shapes: BTreeMap<(String, Arc<str>), Template> = BTreeMap::new();
@@ -171,9 +177,10 @@ fn add_ours(
             _ => None,
         };
         host.backoff_until = rest(inputs, pool, status, &limits);
+        (host.on_since, host.min_on_time) = (status.serving_since, limits.min_on);
         draft.wake_at(host.backoff_until);
     }
-    holds(inputs, input, spec, &limits, draft);
+    holds(inputs, input, spec, draft);
     draft.snapshot.hosts.push(host);
 }
 
@@ -254,7 +261,12 @@ fn health(input: &HostInput) -> Health {
 }
 
 /// Until when the host may not be woken: backoff, the least time off, and wear limits.
-fn rest(inputs: &Inputs, pool: &PoolInput, status: &BareMetalNodeStatus, limits: &Limits) -> Option<Timestamp> {
+fn rest(
+    inputs: &Inputs,
+    pool: &PoolInput,
+    status: &BareMetalNodeStatus,
+    limits: &Limits,
+) -> Option<Timestamp> {
     let now = inputs.now;
     let least_off = status.off_since.map(|since| since.saturating_add(limits.min_off));
     let least_cycle = status.starts.last().map(|start| start.saturating_add(limits.cycle_interval));
@@ -265,7 +277,7 @@ fn rest(inputs: &Inputs, pool: &PoolInput, status: &BareMetalNodeStatus, limits:
 }
 
 /// Everything that keeps a person's or a policy's hand on the host.
-fn holds(inputs: &Inputs, input: &HostInput, spec: &BareMetalNodeSpec, limits: &Limits, draft: &mut Draft) {
+fn holds(inputs: &Inputs, input: &HostInput, spec: &BareMetalNodeSpec, draft: &mut Draft) {
     let scope = || Scope::Host(input.name.as_str().into());
     let held = spec.hold.as_ref().filter(|hold| hold.is_active(inputs.now));
     if let Some(hold) = held {
@@ -300,18 +312,20 @@ fn holds(inputs: &Inputs, input: &HostInput, spec: &BareMetalNodeSpec, limits: &
         draft.hold(scope(), Stops::Both, why, None);
     }
     if status.phase == Phase::Degraded {
-        draft.hold(scope(), Stops::Removal, "its BMC does not answer, so that it could not be woken again", None);
+        draft.hold(
+            scope(),
+            Stops::Removal,
+            "its BMC does not answer, so that it could not be woken again",
+            None,
+        );
     }
     if let Some(until) = status.drain_retry_at {
         draft.hold(scope(), Stops::Removal, "its last drain was given up", Some(until));
     }
-    if let Some(since) = status.serving_since {
-        let until = since.saturating_add(limits.min_on);
-        let why = format!("it serves since {since} and stays at least {}", limits.min_on);
-        draft.hold(scope(), Stops::Removal, why, Some(until));
-    }
-    let wakes_only_by_packet =
-        spec.effective_drivers().iter().all(|driver| matches!(driver.kind, DriverKind::Wol | DriverKind::Agent));
+    let wakes_only_by_packet = spec
+        .effective_drivers()
+        .iter()
+        .all(|driver| matches!(driver.kind, DriverKind::Wol | DriverKind::Agent));
     if wakes_only_by_packet && status.wake_proved_at.is_none() {
         let why = "it was never seen to wake by magic packet; 1 supervised self-test is needed";
         draft.hold(scope(), Stops::Removal, why, None);

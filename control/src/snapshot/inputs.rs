@@ -6,7 +6,9 @@ use muster_model::{
     Known, NodePool, Timestamp,
     catalogue::Catalogue,
     cluster::Cluster,
-    host::{BareMetalNodeSpec, BareMetalNodeStatus, GlobalConfig, HostMetrics, HostOp, Intent, PoolHostConfig},
+    host::{
+        BareMetalNodeSpec, BareMetalNodeStatus, GlobalConfig, HostMetrics, HostOp, Intent, PoolHostConfig,
+    },
     observe::ClusterView,
     pool::Trigger,
     rack::Rack,

@@ -6,11 +6,7 @@ use muster_engine::{
     snapshot::{HostState, Member, MemberState, Pool, Template},
     template,
 };
-use muster_model::{
-    NODEPOOL_LABEL, Timestamp,
-    k8s::Node,
-    observe::OFF_TAINT,
-};
+use muster_model::{NODEPOOL_LABEL, Timestamp, k8s::Node, observe::OFF_TAINT};
 
 use super::{
     Draft, HostInput, Inputs, Observed, PoolInput,
@@ -24,16 +20,11 @@ pub(super) fn add(inputs: &Inputs, draft: &mut Draft) {
     let by_node = inputs.hosts_by_node();
     let mut kept = Vec::with_capacity(nodes.len());
     for node in nodes.drain(..) {
-        match by_node.get(node.name()).copied() {
-            Some(host) => {
-                if let Some(node) = of_host(inputs, host, node, draft) {
-                    kept.push(node);
-                }
-            }
-            None => {
-                by_label(inputs, &node, draft);
-                kept.push(node);
-            }
+        if let Some(host) = by_node.get(node.name()).copied() {
+            kept.extend(of_host(inputs, host, node, draft));
+        } else {
+            by_label(inputs, &node, draft);
+            kept.push(node);
         }
     }
     draft.snapshot.cluster.nodes = kept;
@@ -198,7 +189,13 @@ fn asked_nodes(inputs: &Inputs, draft: &mut Draft) {
 }
 
 /// A node as it will look.
-fn upcoming(draft: &Draft, pool: &PoolInput, template_name: &str, name: &str, zone: Option<&str>) -> Option<Node> {
+fn upcoming(
+    draft: &Draft,
+    pool: &PoolInput,
+    template_name: &str,
+    name: &str,
+    zone: Option<&str>,
+) -> Option<Node> {
     let pool = draft.snapshot.pool(pool.name())?;
     Some(template::node(pool.template(template_name)?, name, zone, None))
 }

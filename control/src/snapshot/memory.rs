@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 
 use muster_engine::{
     Snapshot,
-    down::{Outcome, Report},
+    down::{Blocker, Outcome, Report},
     snapshot::MemberState,
 };
 use muster_model::{ClusterId, Duration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{Inputs, templates};
 pub use super::templates::Learned;
+use super::{Inputs, pools::GREW, templates};
 
 /// How long those who provision for us have to show a node: what other autoscalers wait, too.
 pub const PROVISION_DEADLINE: Duration = Duration::from_mins(15);
@@ -76,7 +76,7 @@ impl Memory {
         next.unneeded_since = verdicts
             .verdicts
             .iter()
-            .filter(|verdict| verdict.unneeded || goes(&verdict.outcome))
+            .filter(|verdict| verdict.unneeded || goes(&verdict.outcome) || only_rests(&verdict.blockers))
             .take(MOST_UNNEEDED)
             .map(|verdict| {
                 let before = self.unneeded_since.get(&*verdict.node).copied();
@@ -110,7 +110,8 @@ impl Memory {
             if declared || map.get(&**name).is_some_and(|known| known.from == node.name()) {
                 continue;
             }
-            let there = |known: &Learned| snapshot.cluster.nodes.iter().any(|other| *other.name() == *known.from);
+            let there =
+                |known: &Learned| snapshot.cluster.nodes.iter().any(|other| *other.name() == *known.from);
             if map.get(&**name).is_none_or(|known| !there(known)) {
                 map.insert(name.to_string(), templates::learn(node, inputs.now));
             }
@@ -133,6 +134,15 @@ impl Memory {
             asked.leaving.retain(there);
         }
     }
+}
+
+/// Nothing but time and the rest of its pool keeps the node: its clock runs on.
+fn only_rests(blockers: &[Blocker]) -> bool {
+    let rests = |blocker: &Blocker| match blocker {
+        Blocker::Held { why, .. } => why.starts_with(GREW),
+        other => other.is_time(),
+    };
+    !blockers.is_empty() && blockers.iter().all(rests)
 }
 
 fn goes(outcome: &Outcome) -> bool {

@@ -9,8 +9,8 @@
 
 mod hosts;
 mod inputs;
-pub mod memory;
 mod members;
+pub mod memory;
 mod pools;
 pub mod read;
 mod templates;
@@ -61,6 +61,7 @@ pub fn build(inputs: &Inputs) -> Built {
     limits(inputs, &mut draft);
     unreadable(inputs, &mut draft);
     marks(inputs, &mut draft);
+    spread(inputs, &mut draft);
     let Draft { snapshot, incomplete, set_aside, next } = draft;
     Built { snapshot, incomplete, set_aside, next }
 }
@@ -111,12 +112,20 @@ fn observed(inputs: &Inputs, draft: &mut Draft) {
             } else {
                 draft.wake_at(Some(view.fresh_at.saturating_add(STALE_AFTER)));
             }
-            if let Some(first) = view.set_aside.first() {
-                let many = view.set_aside.len();
+            // A pod whose node is known casts doubt on that node alone.
+            let (bound, loose): (Vec<_>, Vec<_>) = view.set_aside.iter().partition(|one| one.node.is_some());
+            for one in &bound {
+                let scope = Scope::Node(one.node.as_deref().unwrap_or_default().into());
+                draft.gap(scope, format!("1 {} there cannot be read: {}", one.kind, one.name));
+            }
+            if let Some(first) = loose.first() {
+                let many = loose.len();
                 draft.gap(
                     Scope::Everything,
                     format!("{many} objects cannot be read, the first is {} {}", first.kind, first.name),
                 );
+            }
+            if !view.set_aside.is_empty() {
                 draft.set_aside.extend(view.set_aside.iter().map(|one| {
                     let place = if one.namespace.is_empty() { "" } else { "/" };
                     (format!("{} {}{place}{}", one.kind, one.namespace, one.name), one.why.clone())
@@ -147,11 +156,8 @@ fn limits(inputs: &Inputs, draft: &mut Draft) {
         max_removals: Some(global.max_power_operations),
         ..Limits::default()
     };
-    let mut racks: std::collections::BTreeSet<&str> = inputs
-        .hosts
-        .iter()
-        .filter_map(|host| host.spec.as_ref().ok()?.rack.as_deref())
-        .collect();
+    let mut racks: std::collections::BTreeSet<&str> =
+        inputs.hosts.iter().filter_map(|host| host.spec.as_ref().ok()?.rack.as_deref()).collect();
     racks.extend(inputs.racks.iter().map(|rack| rack.name.as_str()));
     for name in racks {
         let rack = inputs.racks.iter().find(|rack| rack.name == name);
@@ -192,5 +198,25 @@ fn marks(inputs: &Inputs, draft: &mut Draft) {
         demand.high_since = Some(since);
         let until = since.saturating_add(demand.scale_up_delay);
         draft.wake_at(Some(until));
+    }
+}
+
+/// A pool that spreads over racks keeps a node in every rack that has one.
+fn spread(inputs: &Inputs, draft: &mut Draft) {
+    let snapshot = &mut draft.snapshot;
+    for input in inputs.pools.iter().filter(|pool| pool.host_config.rack_spread) {
+        let serving = snapshot.members.values().filter(|member| *member.pool == *input.name());
+        let hosts: std::collections::BTreeSet<&str> =
+            serving.filter_map(|member| member.host.as_deref()).collect();
+        let racks: std::collections::BTreeSet<&str> = snapshot
+            .hosts
+            .iter()
+            .filter(|host| hosts.contains(&*host.name))
+            .filter_map(|host| host.rack.as_deref())
+            .collect();
+        let racks = u32::try_from(racks.len()).unwrap_or(u32::MAX);
+        if let Some(pool) = snapshot.pools.iter_mut().find(|pool| *pool.name == *input.name()) {
+            pool.keep_racks = racks;
+        }
     }
 }

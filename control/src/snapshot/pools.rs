@@ -10,6 +10,9 @@ use muster_model::{
 
 use super::{Draft, Inputs, PoolInput, templates};
 
+/// How the hold on a pool that has just grown begins: time alone lifts it, so that clocks run on beneath it.
+pub(super) const GREW: &str = "it grew at ";
+
 /// What may be done with a pool: its own word, else its cluster's. Nobody's word is advice only.
 pub fn effective_mode(pool: &PoolInput, cluster: &Cluster) -> Mode {
     match pool.object.spec.mode.or(cluster.spec.mode) {
@@ -152,7 +155,7 @@ fn cooldown(inputs: &Inputs, input: &PoolInput, draft: &mut Draft) {
     draft.hold(
         Scope::Pool(input.name().into()),
         Stops::Removal,
-        format!("it grew at {grown} and rests for {rest}"),
+        format!("{GREW}{grown} and rests for {rest}"),
         Some(until),
     );
 }

@@ -17,10 +17,10 @@ use muster_model::{
 use serde::de::DeserializeOwned;
 
 use super::{HostInput, Inputs, Memory, Observed, PoolInput, memory};
-use crate::registry::{Cluster, NodePool, OperationState, Subject, Registry, RegistryError, keys};
+use crate::registry::{Cluster, NodePool, Registry, RegistryError, Subject, keys};
 
 /// Where racks are kept, by name.
-pub const RACKS: &str = "/muster/racks/";
+pub const RACKS: &str = "/muster/inventory/racks/";
 /// Values fetched at once when only some records changed.
 const FETCH: usize = 32;
 /// Keys of one page: as many as fit into an answer of etcd without straining it.
@@ -52,10 +52,9 @@ pub async fn pools(registry: &Registry, id: ClusterId) -> Result<Option<Gathered
     let store = registry.store();
     let names = every(&**store, &keys::pool_names(id.uuid()), false).await?;
     let requests: BTreeMap<uuid::Uuid, u32> = registry
-        .operations(|operation| operation.state == OperationState::Running)
+        .open_operations()
         .await?
         .into_iter()
-        .rev()
         .filter_map(|operation| match operation.subject {
             Subject::Pool { nodepool_id, cluster_id, target_nodes, .. } if cluster_id == id.uuid() => {
                 Some((nodepool_id, target_nodes))
@@ -84,9 +83,11 @@ pub async fn pools(registry: &Registry, id: ClusterId) -> Result<Option<Gathered
                 };
                 if input.is_bare_metal() {
                     let key = host_keys::pool(&input.inventory_name(), PoolRecord::Config);
-                    let entry = store.get(&key).await?;
+                    let stored = store.get(&key).await?;
+                    let stored = stored.and_then(|entry| serde_json::from_slice(&entry.value).ok());
+                    let block = input.object.spec.platform.block.as_ref();
                     input.host_config =
-                        entry.and_then(|entry| serde_json::from_slice(&entry.value).ok()).unwrap_or_default();
+                        stored.or_else(|| block.map(PoolHostConfig::of_block)).unwrap_or_default();
                 }
                 pools.push(input);
             }

@@ -114,7 +114,11 @@ fn offerings(inputs: &Inputs, input: &PoolInput, zones: &[String], spot: bool, p
         supply: None,
         unavailable_until,
     };
-    if zones.is_empty() { vec![offering(None)] } else { zones.iter().map(|zone| offering(Some(zone))).collect() }
+    if zones.is_empty() {
+        vec![offering(None)]
+    } else {
+        zones.iter().map(|zone| offering(Some(zone))).collect()
+    }
 }
 
 /// The node that a host will be, or `None` when nobody says how large it is.
@@ -159,7 +163,8 @@ pub(super) fn of_host(
         node.metadata.annotations.insert(&learned_at_annotation(), learned.at.to_string().into());
     }
     if !node.status.allocatable.contains("pods") {
-        let pods = spec.template.as_ref().and_then(|template| template.max_pods).map_or(DEFAULT_PODS, i64::from);
+        let pods =
+            spec.template.as_ref().and_then(|template| template.max_pods).map_or(DEFAULT_PODS, i64::from);
         node.status.allocatable.insert("pods", Quantity::from_units(pods));
     }
     Some(node)
@@ -222,7 +227,8 @@ fn note(node: &mut Node, field: &str, from: &str) {
 }
 
 fn label_source(spec: &PoolSpec, key: &str) -> &'static str {
-    let said = |labels: Option<&muster_model::pool::Labels>| labels.is_some_and(|labels| labels.contains_key(key));
+    let said =
+        |labels: Option<&muster_model::pool::Labels>| labels.is_some_and(|labels| labels.contains_key(key));
     if said(spec.labels.as_ref()) {
         "spec.labels"
     } else if said(spec.template.as_ref().and_then(|template| template.labels.as_ref())) {

@@ -78,7 +78,7 @@ mod tests {
     fn the_last_node_of_a_place_stays_while_the_pool_asks_for_spread() {
         #[track_caller]
         fn check(keep_racks: u32, max: u32, nodes: &[&'static str], of: &'static str, expected: Option<u32>) {
-            let pool = Pool { keep_racks, max, ..Pool::default() };
+            let pool = Pool { max, keep_racks, ..Pool::default() };
             let mut places = Places::new(&pool);
             for rack in nodes {
                 places.add([Some(rack), None]);

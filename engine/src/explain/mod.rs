@@ -159,13 +159,18 @@ fn is_kind(text: &str) -> bool {
     words.contains(&text.trim_end_matches('s'))
 }
 
-/// `lead` and `text`; if no number is said in `text`, `numbers` are added to it.
+/// `lead` and `text`; if no number is said in `text`, `numbers` are added, and `text` gives way to them.
 fn with_number(lead: &str, text: &str, numbers: &str) -> String {
     if text.contains(|c: char| c.is_ascii_digit()) {
-        format!("{lead}{text}")
-    } else {
-        format!("{lead}{text} ({numbers})")
+        return format!("{lead}{text}");
     }
+    let around = lead.chars().count() + numbers.chars().count() + " ()".len();
+    let room = LONGEST_LINE.saturating_sub(around);
+    if text.chars().count() <= room {
+        return format!("{lead}{text} ({numbers})");
+    }
+    let cut: String = text.chars().take(room.saturating_sub(1)).collect();
+    format!("{lead}{cut}… ({numbers})")
 }
 
 /// Cuts a line to the longest length, at a character, with an ellipsis.

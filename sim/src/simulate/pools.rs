@@ -1,8 +1,9 @@
 //! Pools from their manifests, from flags, and from the labels of nodes.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use muster_engine::{
+    Snapshot,
     explain::{field_annotation, learned_annotation, source_annotation},
     snapshot::{Demand, Mode, Offering, Pool, Spare, Template},
 };
@@ -10,7 +11,7 @@ use muster_model::{
     ClusterId, NODEPOOL_LABEL, NodePool, Quantity, Timestamp,
     catalogue::Catalogue,
     k8s::{Effect, Node, Taint},
-    pool::{Headroom, NodeShape, PoolContext, PoolSpec, ShapeSource},
+    pool::{Autoscaling, Headroom, NodeShape, PoolContext, PoolSpec, ShapeSource},
 };
 use serde_json::{Map, Value};
 
@@ -215,6 +216,35 @@ pub(super) fn learned(node: &Node, offered: bool) -> Template {
         node: Arc::new(copy),
         csi: None,
         offerings: if offered { vec![offering] } else { Vec::new() },
+    }
+}
+
+/// Templates that were learned from nodes which a question takes away: another node of the pool shows the same.
+pub(super) fn forget(snapshot: &mut Snapshot, gone: &BTreeSet<Arc<str>>) {
+    let members = &snapshot.members;
+    for pool in &mut snapshot.pools {
+        let Some(other) = members.iter().find(|(_, member)| member.pool == pool.name).map(|(name, _)| name)
+        else {
+            continue;
+        };
+        for template in &mut pool.templates {
+            let from = template.node.metadata.annotations.text(&learned_annotation()).unwrap_or_default();
+            if gone.contains(from) {
+                let node = Arc::make_mut(&mut template.node);
+                node.metadata.annotations.insert(&learned_annotation(), (&**other).into());
+            }
+        }
+    }
+}
+
+/// What a pool does that says nothing about itself: the defaults of the service.
+pub(super) fn default_demand() -> Demand {
+    let auto = Autoscaling::default();
+    Demand {
+        scale_down_percent: Some(auto.scale_down_utilization()),
+        scale_down_delay: auto.scale_down_delay(),
+        scale_up_delay: auto.scale_up_delay(),
+        ..Demand::default()
     }
 }
 

@@ -193,22 +193,22 @@ impl Simulation {
     }
 
     fn totals(&self, out: &mut String) -> fmt::Result {
+        let priced = self.before.price_per_hour_micros != 0 || self.after.price_per_hour_micros != 0;
         let row = |name: &str, totals: &Totals| {
-            vec![
+            let mut row = vec![
                 name.to_owned(),
                 totals.nodes.to_string(),
                 totals.running_pods.to_string(),
                 totals.pending_pods.to_string(),
                 format!("{} %", totals.cpu_percent()),
                 format!("{} %", totals.memory_percent()),
-                explain::price(totals.price_per_hour_micros),
-            ]
+            ];
+            row.extend(priced.then(|| explain::price(totals.price_per_hour_micros)));
+            row
         };
-        table(
-            out,
-            &["", "NODES", "PODS", "PENDING", "CPU", "MEMORY", "PRICE/H"],
-            vec![row("before", &self.before), row("after", &self.after)],
-        )
+        let mut head = vec!["", "NODES", "PODS", "PENDING", "CPU", "MEMORY"];
+        head.extend(priced.then_some("PRICE/H"));
+        table(out, &head, vec![row("before", &self.before), row("after", &self.after)])
     }
 
     fn bars(&self, out: &mut String, paint: &impl Fn(&str, &str) -> String) -> fmt::Result {
