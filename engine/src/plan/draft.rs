@@ -8,7 +8,7 @@ use std::{
 use muster_model::k8s::Pod;
 
 use super::{
-    hash::FixedMap,
+    hash::FixedSet,
     offers::{Way, WaySource, Ways},
     scene::Scene,
     translate::Translated,
@@ -73,14 +73,14 @@ impl Draft<'_> {
 /// Gives new nodes names that nothing else has.
 struct Names<'a> {
     snapshot: &'a Snapshot,
-    taken: FixedMap<&'a str, ()>,
+    taken: FixedSet<&'a str>,
     numbers: BTreeMap<usize, u32>,
     hosts: BTreeMap<usize, usize>,
 }
 
 impl<'a> Names<'a> {
     fn new(snapshot: &'a Snapshot) -> Self {
-        let taken = snapshot.cluster.nodes.iter().map(|node| (node.name(), ())).collect();
+        let taken = snapshot.cluster.nodes.iter().map(muster_model::k8s::Node::name).collect();
         Self { snapshot, taken, numbers: BTreeMap::new(), hosts: BTreeMap::new() }
     }
 
@@ -100,7 +100,7 @@ impl<'a> Names<'a> {
                 let used = self.hosts.entry(at).or_default();
                 let host = &self.snapshot.hosts[hosts[*used]];
                 *used += 1;
-                let free = !self.taken.contains_key(&*host.name);
+                let free = !self.taken.contains(&*host.name);
                 let name = if free { host.name.clone() } else { self.fresh(way.pool, &pool.name) };
                 (name, Source::Host { host: host.name.clone() })
             }
@@ -113,7 +113,7 @@ impl<'a> Names<'a> {
             let number = self.numbers.entry(pool).or_default();
             let name = format!("{prefix}-new-{number}");
             *number += 1;
-            if !self.taken.contains_key(name.as_str()) {
+            if !self.taken.contains(name.as_str()) {
                 return name.into();
             }
         }

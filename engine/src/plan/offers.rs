@@ -183,7 +183,7 @@ impl Ways {
             let first = host(&hosts[0]);
             let node = template::node(&pool.templates[kind.template], "", first.zone.as_deref(), None);
             let takes = self.power_budgets(snapshot, first);
-            let milliwatts = (first.idle_milliwatts + first.max_milliwatts) / 2;
+            let milliwatts = i64::midpoint(first.idle_milliwatts, first.max_milliwatts);
             let base = if first.price > 0 { first.price } else { milliwatts / 1000 };
             let worry = FAILURE_PERCENT * i64::from(first.recent_failures)
                 + if matches!(first.health, Health::Warning(_)) { WARNING_PERCENT } else { 0 };

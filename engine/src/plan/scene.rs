@@ -190,16 +190,10 @@ impl<'a> Scene<'a> {
 
     /// The best way among those that are to be had: cost, then time, then the least crowded place.
     fn cheapest(&self, ways: &Ways, among: impl Fn(usize) -> bool) -> Option<usize> {
-        let mut best: Option<((i64, i64, (u32, u32)), usize)> = None;
-        for (at, way) in
-            ways.list.iter().enumerate().filter(|(at, _)| among(*at) && self.is_to_be_had(ways, *at))
-        {
-            let key = (way.cost, way.rank, self.balance.crowd(way));
-            if best.is_none_or(|(top, _)| key < top) {
-                best = Some((key, at));
-            }
-        }
-        best.map(|(_, at)| at)
+        let usable = (0..ways.list.len()).filter(|&at| among(at) && self.is_to_be_had(ways, at));
+        usable.min_by_key(|&at| {
+            (ways.list[at].cost, ways.list[at].rank, self.balance.crowd(&ways.list[at]), at)
+        })
     }
 
     pub(crate) fn is_to_be_had(&self, ways: &Ways, at: usize) -> bool {

@@ -244,13 +244,15 @@ pub(crate) struct Locations {
     pub(crate) of_target: Vec<u32>,
 }
 
+/// The value of a topology key on a node.
+fn value<'n>(node: &'n Node, key: &str) -> Option<&'n str> {
+    if key == EVERYWHERE { Some("") } else { node.metadata.labels.text(key) }
+}
+
 impl Locations {
     pub(crate) fn new(targets: &[Spot<'_>], keys: &[Box<str>]) -> Self {
         if keys.is_empty() {
             return Self { domains: Vec::new(), table: vec![Vec::new()], of_target: vec![0; targets.len()] };
-        }
-        fn value<'n>(node: &'n Node, key: &str) -> Option<&'n str> {
-            if key == EVERYWHERE { Some("") } else { node.metadata.labels.text(key) }
         }
         let mut values: Vec<BTreeMap<&str, u32>> = vec![BTreeMap::new(); keys.len()];
         for Spot { node, .. } in targets {

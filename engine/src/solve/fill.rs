@@ -9,7 +9,7 @@ use super::{
     problem::{Problem, fits, times},
     rules::{HostCounts, Rules},
 };
-use crate::plan::hash::FixedMap;
+use crate::plan::hash::FixedSet;
 
 /// Lots by size and location, and what is scratch while a machine is tried.
 #[derive(Debug, Clone)]
@@ -318,9 +318,9 @@ impl<'a> Filler<'a> {
 /// More distinct requests than this are rounded up into groups.
 const MOST_EXACT: usize = 256;
 /// How many groups are aimed at then: every machine that is filled looks at all of them for every pod.
-const MOST_ROUNDED: usize = 64;
+const MOST_ROUNDED: usize = 32;
 /// A lane with more distinct amounts than this is rounded; others stay exact.
-const MOST_AMOUNTS: usize = 32;
+const MOST_AMOUNTS: usize = 24;
 
 /// The requests by which pods are looked at: exact ones if they are few, else amounts of crowded lanes
 /// rounded up to fewer and fewer leading bits. What is bound and what is left stays exact.
@@ -391,9 +391,9 @@ fn rounded(request: &[i64], bits: u32, lanes: &[usize]) -> Vec<i64> {
 
 /// How many different ones there are; stops counting above `most`.
 fn distinct<T: Eq + std::hash::Hash>(items: impl Iterator<Item = T>, most: usize) -> usize {
-    let mut seen: FixedMap<T, ()> = FixedMap::default();
+    let mut seen: FixedSet<T> = FixedSet::default();
     for item in items {
-        seen.insert(item, ());
+        seen.insert(item);
         if seen.len() > most {
             break;
         }

@@ -20,6 +20,9 @@ const BASE_EFFORT: u64 = 60_000;
 const EFFORT_PER_POD: u64 = 500;
 /// Enough for a problem of ordinary size; beyond it a pod adds a tenth.
 const PLENTY: u64 = 1_000_000;
+/// A problem of this size in which machines are forced gets more: each machine has few pods to choose from,
+/// and the choice decides what is wasted. Smaller ones are exhausted before.
+const SMALL: std::ops::RangeInclusive<u64> = 200..=1_000;
 /// Steps in which the price of a lane is raised or lowered, in percent.
 const TILTS: [(i64, i64); 3] = [(140, 71), (118, 85), (108, 93)];
 
@@ -66,7 +69,11 @@ pub(crate) fn search(draft: &Draft<'_>, rules: &Rules, catalog: &Catalog) -> Fou
     let mut search = Search { draft, rules, catalog, sizes, effort: 0, budget: budget(pods) };
     let start = prices::lane_prices(&demand, &machines);
     let mut best = search.attempt(start, Style::default());
-    let ideal = ideal(&best.prices, &demand, &machines).max(forced_cost(draft, catalog));
+    let forced = forced_cost(draft, catalog);
+    if forced > 0 && SMALL.contains(&pods) {
+        search.budget += PLENTY;
+    }
+    let ideal = ideal(&best.prices, &demand, &machines).max(forced);
     for style in Style::others() {
         if search.spent() || best.score.cost <= ideal {
             break;

@@ -5,6 +5,7 @@
 //! the tests: a test never asserts a duration.
 
 mod api;
+mod engine;
 mod machine;
 mod measure;
 mod report;
@@ -49,12 +50,14 @@ enum Output {
 #[derive(Debug, Subcommand)]
 enum Which {
     Api(api::Args),
+    Engine(engine::Args),
 }
 
 impl Which {
     fn bench(&self) -> &dyn Bench {
         match self {
             Self::Api(args) => args,
+            Self::Engine(args) => args,
         }
     }
 }
@@ -101,7 +104,7 @@ pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let bench = args.which.bench();
     if args.list {
         for Case { name, about } in bench.cases() {
-            output::line(&format!("{name:<12} {about}"));
+            output::line(&format!("{name:<18} {about}"));
         }
         return Ok(ExitCode::SUCCESS);
     }

@@ -101,7 +101,7 @@ fn watts_inrush_and_starts_are_limited() {
             (1..=4)
                 .map(|at| {
                     edited(&format!("h{at}"), |host| {
-                        (host.inrush_milliwatts, host.rack) = (500_000, Some("r".into()))
+                        (host.inrush_milliwatts, host.rack) = (500_000, Some("r".into()));
                     })
                 })
                 .collect()
@@ -124,7 +124,7 @@ fn pools_choose_by_what_they_prefer() {
     #[track_caller]
     fn check(preference: Preference, chosen: &str) {
         let dear = edited("thrifty", |host| {
-            (host.price, host.idle_milliwatts, host.max_milliwatts) = (2_000, 50_000, 90_000)
+            (host.price, host.idle_milliwatts, host.max_milliwatts) = (2_000, 50_000, 90_000);
         });
         let cheap = edited("hungry", |host| (host.template, host.price) = ("r8".into(), 1_000));
         let mut snapshot = rack(vec![dear, cheap], 1);
