@@ -6,12 +6,16 @@
 mod bodies;
 #[path = "api/faults.rs"]
 mod faults;
+#[path = "api/guide.rs"]
+mod guide;
 #[path = "api/harness.rs"]
 mod harness;
 #[path = "api/lists.rs"]
 mod lists;
 #[path = "api/seed.rs"]
 mod seed;
+#[path = "api/service.rs"]
+mod service;
 #[path = "api/status.rs"]
 mod status;
 #[path = "api/writes.rs"]

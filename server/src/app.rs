@@ -7,6 +7,8 @@ use muster_model::Clock;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    example::Example,
+    export::Exporter,
     identity::Authenticator,
     limits::{Limits, RateLimit, WatchSlots},
     metrics::Metrics,
@@ -25,6 +27,10 @@ pub struct App {
     pub limits: Limits,
     pub rate: Arc<RateLimit>,
     pub watches: Arc<WatchSlots>,
+    /// Writes the whole store out; absent where there is nothing to write.
+    pub exporter: Option<Arc<dyn Exporter>>,
+    /// The user guide's cluster and pool, when they were asked for.
+    pub example: Option<Example>,
     /// Cancelled when the server is asked to stop; watches end then.
     pub stop: CancellationToken,
 }

@@ -158,6 +158,13 @@ impl Collector for PoolCollector {
             let family = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;
             gauge.encode(family)
         };
+        let frozen = u64::from(!self.registry.freeze().may_act());
+        count(
+            &mut encoder,
+            "frozen",
+            "1 while nothing may act: frozen by people, or restored and not observed since",
+            frozen,
+        )?;
         count(&mut encoder, "clusters", "Clusters that are registered", clusters)?;
         count(&mut encoder, "nodepools", "Pools that are registered", total)?;
         let left_out = total.saturating_sub(pools.len() as u64);

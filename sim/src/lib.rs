@@ -6,3 +6,4 @@ pub mod fuzzing;
 pub mod replay;
 pub mod scenario;
 pub mod simulate;
+pub mod tree;

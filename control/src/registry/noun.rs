@@ -10,8 +10,8 @@ use muster_model::{
     platform::PlatformKind,
     report::Report,
     status::{
-        AggregateConfig, Aggregated, ClusterStatus, PoolStatus, Subject, Target, aggregate_cluster,
-        aggregate_pool,
+        AggregateConfig, Aggregated, ClusterStatus, PoolRollup, PoolStatus, Subject, Target,
+        aggregate_cluster, aggregate_pool,
     },
     store::{Entry, Expect, Revision, Txn},
 };
@@ -50,6 +50,9 @@ pub trait Noun:
         now: Timestamp,
         config: &AggregateConfig,
     ) -> Aggregated<Self::Status>;
+
+    /// Puts the count of its pools into a status that shows one.
+    fn count_pools(_: &mut Self::Status, _: Option<PoolRollup>) {}
 
     fn is_deleting(&self) -> bool {
         self.deleted_at().is_some()
@@ -139,40 +142,63 @@ impl<N: Noun> Stored<N> {
             None => self.object.render(self.version, &self.status(), secrets),
         }
     }
+
+    /// As the API shows it, with what is counted at the moment of reading.
+    pub fn text_with(&self, secrets: Secrets, pools: Option<PoolRollup>) -> Vec<u8> {
+        self.object.render(self.version, &self.status_with(pools), secrets)
+    }
+
+    /// The status with what is counted at the moment of reading.
+    pub fn status_with(&self, pools: Option<PoolRollup>) -> N::Status {
+        let mut status = self.status();
+        N::count_pools(&mut status, pools);
+        status
+    }
+}
+
+/// What is the same in both envelopes.
+macro_rules! envelope {
+    () => {
+        fn id(&self) -> Uuid {
+            self.id.uuid()
+        }
+
+        fn name(&self) -> &str {
+            self.name.as_str()
+        }
+
+        fn project(&self) -> &str {
+            self.project.as_str()
+        }
+
+        fn generation(&self) -> u64 {
+            self.generation
+        }
+
+        fn deleted_at(&self) -> Option<Timestamp> {
+            self.deleted_at
+        }
+
+        fn updated_at(&self) -> Timestamp {
+            self.updated_at
+        }
+
+        fn set_deleted(&mut self, at: Option<Timestamp>, now: Timestamp) {
+            self.deleted_at = at;
+            self.updated_at = now;
+        }
+
+        fn render(&self, version: Revision, status: &Self::Status, secrets: Secrets) -> Vec<u8> {
+            self.to_api_bytes(version, Some(status), secrets)
+        }
+    };
 }
 
 impl Noun for Cluster {
     const KIND: Kind = Kind::Cluster;
     type Status = ClusterStatus;
 
-    fn id(&self) -> Uuid {
-        self.id.uuid()
-    }
-
-    fn name(&self) -> &str {
-        self.name.as_str()
-    }
-
-    fn project(&self) -> &str {
-        self.project.as_str()
-    }
-
-    fn generation(&self) -> u64 {
-        self.generation
-    }
-
-    fn deleted_at(&self) -> Option<Timestamp> {
-        self.deleted_at
-    }
-
-    fn updated_at(&self) -> Timestamp {
-        self.updated_at
-    }
-
-    fn set_deleted(&mut self, at: Option<Timestamp>, now: Timestamp) {
-        self.deleted_at = at;
-        self.updated_at = now;
-    }
+    envelope!();
 
     fn name_key(&self) -> String {
         keys::cluster_name(self.project.as_str(), self.name.as_str())
@@ -182,8 +208,8 @@ impl Noun for Cluster {
         RegistryError::NameTaken { kind: Kind::Cluster, name: self.name.to_string(), place: "project" }
     }
 
-    fn render(&self, version: Revision, status: &ClusterStatus, secrets: Secrets) -> Vec<u8> {
-        self.to_api_bytes(version, Some(status), secrets)
+    fn count_pools(status: &mut ClusterStatus, pools: Option<PoolRollup>) {
+        status.pools = pools;
     }
 
     fn aggregate(
@@ -202,34 +228,7 @@ impl Noun for NodePool {
     const KIND: Kind = Kind::Pool;
     type Status = PoolStatus;
 
-    fn id(&self) -> Uuid {
-        self.id.uuid()
-    }
-
-    fn name(&self) -> &str {
-        self.name.as_str()
-    }
-
-    fn project(&self) -> &str {
-        self.project.as_str()
-    }
-
-    fn generation(&self) -> u64 {
-        self.generation
-    }
-
-    fn deleted_at(&self) -> Option<Timestamp> {
-        self.deleted_at
-    }
-
-    fn updated_at(&self) -> Timestamp {
-        self.updated_at
-    }
-
-    fn set_deleted(&mut self, at: Option<Timestamp>, now: Timestamp) {
-        self.deleted_at = at;
-        self.updated_at = now;
-    }
+    envelope!();
 
     fn name_key(&self) -> String {
         keys::pool_name(ClusterId::uuid(self.cluster_id), self.name.as_str())
@@ -237,10 +236,6 @@ impl Noun for NodePool {
 
     fn name_taken(&self) -> RegistryError {
         RegistryError::NameTaken { kind: Kind::Pool, name: self.name.to_string(), place: "cluster" }
-    }
-
-    fn render(&self, version: Revision, status: &PoolStatus, secrets: Secrets) -> Vec<u8> {
-        self.to_api_bytes(version, Some(status), secrets)
     }
 
     fn aggregate(

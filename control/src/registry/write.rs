@@ -154,6 +154,51 @@ impl Registry {
         Ok(Written::new(Stored::fresh(object, self.revision()), true, warnings, note))
     }
 
+    /// Puts a new object in the place of `old`, under the same id: nothing of the old one is left, neither its
+    /// name nor what was reported on it. [`RegistryError::Busy`] when either it or `parent` changed meanwhile.
+    pub async fn take_over<N: Noun>(
+        &self,
+        context: &WriteContext,
+        old: &Stored<N>,
+        object: N,
+        parent: (String, Revision),
+        warnings: Vec<String>,
+    ) -> Result<Written<N>, RegistryError> {
+        let (id, shared) = (object.id(), &self.shared);
+        let value = encode(&object);
+        let key = N::KIND.object(id);
+        let (old_name, new_name) = (old.object.name_key(), object.name_key());
+        let mut txn = Txn::new()
+            .expect(&key, Expect::Modified(old.version))
+            .expect(parent.0, Expect::Modified(parent.1));
+        if old_name != new_name {
+            txn = txn.expect(&new_name, Expect::Absent).delete(&old_name);
+        }
+        for report in reports::keys_of(shared, N::KIND, id).await? {
+            txn = txn.delete(report);
+        }
+        txn = txn.put(&new_name, id.to_string()).delete(N::KIND.status(id));
+        if let Some(key) = &context.idempotency {
+            txn = key.record(txn, &value, context.now);
+        }
+        txn = txn.put(&key, value);
+        let note = AuditNote::between::<N>(None, Some(&object));
+        if context.dry_run {
+            if old_name != new_name && shared.store.get(&new_name).await?.is_some() {
+                return Err(object.name_taken());
+            }
+            return Ok(Written::new(Stored::fresh(object, self.revision()), true, warnings, note));
+        }
+        match shared.store.commit(txn).await? {
+            Committed::Done { revision } => {
+                shared.caught_up(revision).await;
+                Ok(Written::new(Stored::fresh(object, revision), true, warnings, note.at(revision)))
+            }
+            Committed::Refused { failed: 2, .. } if old_name != new_name => Err(object.name_taken()),
+            Committed::Refused { .. } => Err(RegistryError::Busy),
+        }
+    }
+
     /// Changes an object that the caller may see. `change` gets the object as it stands and returns it as
     /// it should be, with warnings; it may be called again when others change the object meanwhile.
     /// `attach` adds to the transaction what belongs to the change; its comparisons come last.

@@ -51,15 +51,16 @@ pub async fn pools(registry: &Registry, id: ClusterId) -> Result<Option<Gathered
     let Some(cluster) = registry.read::<Cluster>(id.uuid()).await? else { return Ok(None) };
     let store = registry.store();
     let names = every(&**store, &keys::pool_names(id.uuid()), false).await?;
+    // Oldest first, so that the newest of several wins.
     let requests: BTreeMap<uuid::Uuid, u32> = registry
-        .running_operations()
+        .open_operations()
         .await?
         .into_iter()
         .filter_map(|operation| match operation.subject {
             Subject::Pool { nodepool_id, cluster_id, target_nodes, .. } if cluster_id == id.uuid() => {
                 Some((nodepool_id, target_nodes))
             }
-            Subject::Pool { .. } | Subject::Host { .. } => None,
+            _ => None,
         })
         .collect();
     let (mut pools, mut unreadable_pools) = (Vec::new(), Vec::new());
@@ -165,8 +166,17 @@ async fn racks(store: &dyn Store, set_aside: &mut Vec<(String, String)>) -> Resu
     Ok(racks)
 }
 
-/// The settings for all hosts, or the defaults with what is wrong about those that are stored.
+/// The settings for all hosts, or the defaults with what is wrong about those that are stored. Whether anything may
+/// act is the freeze's to say: a store that was restored is frozen whatever stands in the settings.
 async fn global(store: &dyn Store) -> Result<(GlobalConfig, Option<String>), RegistryError> {
+    let (mut config, problem) = settings(store).await?;
+    let freeze = crate::freeze::state(store).await;
+    config.freeze = freeze.mode;
+    config.freeze_reason = (!freeze.may_act()).then_some(freeze.reason);
+    Ok((config, problem))
+}
+
+async fn settings(store: &dyn Store) -> Result<(GlobalConfig, Option<String>), RegistryError> {
     let Some(entry) = store.get(host_keys::GLOBAL_CONFIG).await? else {
         return Ok((GlobalConfig::default(), None));
     };
