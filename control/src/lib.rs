@@ -3,6 +3,7 @@
 //! What Muster does with its nouns: the registry of clusters and pools, the inventory of servers, the planner of
 //! each cluster with its journal and actuator, the host loop that switches machines, and the audit log.
 //! each cluster with its journal and actuator, and the audit log.
+//! each cluster with its journal and actuator, the host loop that switches machines, the freeze, and the audit log.
 //!
 //! Everything here works against ports (`Store`, `Clock`, `ClusterPort`, `Triggers`); nothing knows HTTP.
 

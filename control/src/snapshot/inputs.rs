@@ -17,6 +17,7 @@ use muster_model::{
 };
 
 use super::Memory;
+use crate::freeze::Freeze;
 
 /// Everything that is known about one cluster at one moment.
 #[derive(Debug, Clone)]
@@ -31,6 +32,8 @@ pub struct Inputs {
     pub hosts: Vec<HostInput>,
     pub racks: Vec<Rack>,
     pub global: GlobalConfig,
+    /// Whether anything may act, and why not.
+    pub freeze: Freeze,
     /// Why the stored global settings cannot be used; `global` then holds the defaults.
     pub global_fault: Option<String>,
     pub catalogue: Catalogue,

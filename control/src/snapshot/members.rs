@@ -29,6 +29,7 @@ pub(super) fn add(inputs: &Inputs, draft: &mut Draft) {
     }
     draft.snapshot.cluster.nodes = kept;
     unseen_hosts(inputs, draft);
+    reported_nodes(inputs, draft);
     asked_nodes(inputs, draft);
 }
 
@@ -148,6 +149,27 @@ fn unseen_hosts(inputs: &Inputs, draft: &mut Draft) {
             unneeded_since: unneeded(inputs, &name),
         };
         draft.snapshot.members.insert(name, member);
+    }
+}
+
+/// Without a connection the nodes of pools that others provision are those that their controllers report, or as
+/// many as are wanted: nobody asks for them a second time because they cannot be seen.
+fn reported_nodes(inputs: &Inputs, draft: &mut Draft) {
+    if matches!(inputs.observed, Observed::View(_)) {
+        return;
+    }
+    for input in inputs.pools.iter().filter(|pool| !pool.is_bare_metal()) {
+        let template = draft.snapshot.pool(input.name()).and_then(|pool| pool.templates.first());
+        let template = template.map_or_else(|| Arc::from(""), |template| Arc::clone(&template.name));
+        for number in 0..input.current.unwrap_or(input.desired) {
+            let member = Member {
+                pool: input.name().into(),
+                template: Arc::clone(&template),
+                state: MemberState::Ready,
+                ..Member::default()
+            };
+            draft.snapshot.members.insert(format!("{}-reported-{number}", input.name()).into(), member);
+        }
     }
 }
 

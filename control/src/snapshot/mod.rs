@@ -135,18 +135,16 @@ fn observed(inputs: &Inputs, draft: &mut Draft) {
     }
 }
 
+/// People stop everything, or a store that was restored from something older than the world. While everything is
+/// to be on, hosts are woken by their own loop; nothing else is decided meanwhile.
 fn freeze(inputs: &Inputs, draft: &mut Draft) {
-    let reason = inputs.global.freeze_reason.as_deref().unwrap_or("no reason given");
-    match inputs.global.freeze {
-        FreezeMode::None => {}
-        FreezeMode::Frozen => {
-            draft.hold(Scope::Everything, Stops::Both, format!("muster freeze: {reason}"), None);
-        }
-        // The host loop wakes every machine by itself; nothing else is decided meanwhile.
-        FreezeMode::AllOn => {
-            draft.hold(Scope::Everything, Stops::Both, format!("muster freeze --all-on: {reason}"), None);
-        }
-    }
+    let freeze = &inputs.freeze;
+    let why = match freeze.mode {
+        FreezeMode::None => return,
+        FreezeMode::Frozen => format!("frozen: {}", freeze.reason),
+        FreezeMode::AllOn => format!("everything is to be on: {}", freeze.reason),
+    };
+    draft.hold(Scope::Everything, Stops::Both, why, None);
 }
 
 fn limits(inputs: &Inputs, draft: &mut Draft) {

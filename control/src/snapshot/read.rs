@@ -115,6 +115,7 @@ pub async fn inputs(
     let mut set_aside = Vec::new();
     let racks = racks(store, &mut set_aside).await?;
     let (global, global_fault) = global(store).await?;
+    let freeze = crate::freeze::state(store).await;
     Ok(Inputs {
         now,
         cluster: gathered.cluster,
@@ -124,6 +125,7 @@ pub async fn inputs(
         hosts: inventory.hosts.clone(),
         racks,
         global,
+        freeze,
         global_fault,
         catalogue: Catalogue::shipped().clone(),
         memory,

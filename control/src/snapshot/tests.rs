@@ -42,6 +42,7 @@ fn inputs() -> Inputs {
         hosts: Vec::new(),
         racks: Vec::new(),
         global: GlobalConfig::default(),
+        freeze: crate::freeze::Freeze::default(),
         global_fault: None,
         catalogue: Catalogue::shipped().clone(),
         memory: Memory::default(),
@@ -354,7 +355,7 @@ fn modes_freezes_and_wishes() {
     assert_eq!(build(&inputs).snapshot.pools[0].mode, Mode::Act);
     inputs.pools[0].object.spec.mode = Some(muster_model::pool::Mode::Advise);
     assert_eq!(build(&inputs).snapshot.pools[0].mode, Mode::Advise);
-    inputs.global.freeze = FreezeMode::Frozen;
+    inputs.freeze.mode = FreezeMode::Frozen;
     let held = build(&inputs).snapshot.holds;
     assert_eq!((held[0].scope.clone(), held[0].stops), (Scope::Everything, Stops::Both));
 }

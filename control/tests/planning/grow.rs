@@ -159,6 +159,19 @@ async fn a_freeze_stops_everything_at_once_and_says_so() {
     let status = world.pool_status(&pool).await;
     let paused = muster_model::condition::find(&status.conditions, "Paused").unwrap();
     assert_eq!((paused.status.as_str(), paused.reason.as_str()), ("True", "Frozen"));
+    // A store that was restored from something older than the world stops everything, too.
+    world.global(|_| {}).await;
+    world
+        .put(
+            "/muster/restored",
+            &json!({"revision": 7, "exported": world.now(), "imported": world.now(), "sha256": "x"}),
+        )
+        .await;
+    world.pass(Duration::from_secs(11));
+    world.show(|_| {});
+    let _ = world.turn().await;
+    assert_eq!(world.intent("a").await, None);
+    let _ = world.store.commit(muster_model::store::Txn::new().delete("/muster/restored")).await.unwrap();
     // The freeze ends, and the pod gets its host in the next turn.
     world.global(|_| {}).await;
     world.pass(Duration::from_secs(1));

@@ -94,3 +94,25 @@ async fn a_pool_that_nobody_can_describe_is_not_planned() {
     assert_eq!((planned.status.as_str(), planned.reason.as_str()), ("False", "TemplateIncomplete"));
     assert!(planned.message.contains("x9-unheard-of"), "{}", planned.message);
 }
+
+/// Without a connection what is wanted or reported counts: a size is never lowered, nor asked for twice.
+#[tokio::test]
+async fn pools_of_an_unseen_cluster_keep_their_size() {
+    let store = std::sync::Arc::new(muster_store::memory::Memory::default());
+    let mut world = World::with(store, false, "active").await;
+    let pool = world
+        .pool(
+            "web",
+            json!({"platform": {"type": "gcp", "gcp": {"machineType": "n1-standard-4"}}, "nodeCount": 4,
+                "autoscaling": {"enabled": true, "minNodes": 1, "maxNodes": 5}}),
+        )
+        .await;
+    for _ in 0..3 {
+        let _ = world.turn().await;
+        world.pass(Duration::from_mins(20));
+    }
+    let status = world.pool_status(&pool).await;
+    assert_eq!(status.desired_nodes, 4, "{:#?}", world.decisions().await);
+    assert_eq!(find(&status.conditions, "ClusterConnected").unwrap().reason, "NotConnected");
+    assert!(world.decisions().await.iter().all(|one| one.new_nodes == 0 && one.removals == 0));
+}
