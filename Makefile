@@ -17,6 +17,9 @@ fuzz: ## Fuzz the readers and the planner, FUZZ_SECONDS (300) for each target; n
 check: ## The fast inner loop: format, lints, unit tests without other programs
 	@scripts/check.sh
 
+cluster: ## Start a real Kubernetes control plane on loopback, until Ctrl-C (KWOK=yes plays nodes)
+	@scripts/cluster/cluster.sh run "$${TMPDIR:-/tmp}/muster-cluster" >/dev/null
+
 build: ## Build the release binary, target/release/muster
 	cargo build --release --locked -p muster
 

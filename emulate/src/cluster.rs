@@ -9,10 +9,12 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
     sync::{
-        OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        OnceLock,
         atomic::{AtomicU32, Ordering},
     },
 };
+
+use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// What to start beside etcd, the API server, the controller manager and the scheduler.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -73,13 +75,13 @@ impl TestCluster {
     }
 
     /// For tests that need an API server that behaves. They run side by side.
-    pub fn in_peace(&self) -> RwLockReadGuard<'_, ()> {
-        self.quiet.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+    pub async fn in_peace(&self) -> RwLockReadGuard<'_, ()> {
+        self.quiet.read().await
     }
 
     /// For tests that stop or restart parts of the cluster. They run alone.
-    pub fn alone(&self) -> RwLockWriteGuard<'_, ()> {
-        self.quiet.write().unwrap_or_else(std::sync::PoisonError::into_inner)
+    pub async fn alone(&self) -> RwLockWriteGuard<'_, ()> {
+        self.quiet.write().await
     }
 
     /// An administrator's.

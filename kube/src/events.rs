@@ -163,8 +163,7 @@ impl Book {
             return Turn::Repeat { path: written.path.clone(), count: written.count };
         }
         if self.written.len() >= limits.remembered {
-            let horizon = now.saturating_sub(limits.quiet);
-            self.written.retain(|_, written| written.at > horizon);
+            self.written.retain(|_, written| now.saturating_sub(written.at) < limits.quiet);
             if self.written.len() >= limits.remembered {
                 self.dropped += 1;
                 return Turn::Quiet;

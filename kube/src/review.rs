@@ -12,7 +12,7 @@ use std::{
 
 use muster_model::{API_GROUP, Duration, Project, field::Choice, identity::Role};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::{
@@ -34,8 +34,10 @@ pub struct Bearer {
     pub groups: Vec<String>,
     /// Roles in every project.
     pub everywhere: BTreeSet<Role>,
-    /// Roles in the projects that were asked about.
+    /// Roles in the project that was asked about.
     pub projects: BTreeMap<Project, BTreeSet<Role>>,
+    /// The project of a service account: its namespace.
+    pub home: Option<Project>,
 }
 
 /// Asks one cluster about tokens.
@@ -95,7 +97,8 @@ impl Reviewer {
         Self { client, audiences, answers: Mutex::default() }
     }
 
-    /// The bearer and their roles, everywhere and in `project`. `None`: the token is not valid here.
+    /// The bearer and their roles, everywhere and in `project` (a service account's own, when none is named).
+    /// `None`: the token is not valid here.
     pub async fn review(&self, token: &str, project: Option<&Project>) -> Result<Option<Bearer>, KubeError> {
         let key = key(token, project);
         let now = self.client.clock().monotonic();
@@ -126,11 +129,14 @@ impl Reviewer {
     }
 
     async fn with_roles(&self, user: UserInfo, project: Option<&Project>) -> Result<Bearer, KubeError> {
+        let home = home_of(&user.username);
+        let project = project.or(home.as_ref());
         let mut bearer = Bearer {
             user: user.username.clone(),
             groups: user.groups.clone(),
             everywhere: BTreeSet::new(),
             projects: BTreeMap::new(),
+            home: None,
         };
         for (word, role) in Role::ALL {
             if self.may(&user, word, None).await? {
@@ -141,6 +147,7 @@ impl Reviewer {
                 bearer.projects.entry(project.clone()).or_default().insert(*role);
             }
         }
+        bearer.home = home;
         Ok(bearer)
     }
 
@@ -178,6 +185,11 @@ impl Reviewer {
     }
 }
 
+/// The namespace of a service account, where that is a project's name.
+fn home_of(user: &str) -> Option<Project> {
+    user.strip_prefix("system:serviceaccount:")?.split(':').next()?.parse().ok()
+}
+
 /// Tokens themselves are not kept.
 fn key(token: &str, project: Option<&Project>) -> [u8; 32] {
     let mut hash = Sha256::new();
@@ -185,10 +197,4 @@ fn key(token: &str, project: Option<&Project>) -> [u8; 32] {
     hash.update([0]);
     hash.update(project.map_or("", |project| project.as_str()).as_bytes());
     hash.finalize().into()
-}
-
-/// The rules that let a subject use `roles` of Muster, as a `ClusterRole` would list them.
-pub fn rbac_rule(roles: &[Role]) -> Value {
-    let verbs: Vec<&str> = roles.iter().map(|role| role.as_str()).collect();
-    json!({"apiGroups": [API_GROUP], "resources": [PROJECTS], "verbs": verbs})
 }

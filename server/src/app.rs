@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use muster_control::{audit::AuditLog, registry::Registry};
+use muster_control::{audit::AuditLog, explain::Explain, registry::Registry};
 use muster_model::Clock;
 use tokio_util::sync::CancellationToken;
 
@@ -18,6 +18,8 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct App {
     pub registry: Arc<Registry>,
+    /// The planners' live state and the journal.
+    pub explain: Explain,
     pub identity: Arc<Authenticator>,
     pub audit: Arc<AuditLog>,
     pub metrics: Arc<Metrics>,

@@ -57,6 +57,22 @@ const POOL_LIST: &[&str] = &[
     "cluster_id",
     "project",
 ];
+const DECISIONS: &[&str] = &[
+    "limit",
+    "cursor",
+    "cluster_id",
+    "pool",
+    "host",
+    "node",
+    "decision_outcome",
+    "since",
+    "until",
+    "actions_only",
+    "watch",
+    "resource_version",
+    "timeout_seconds",
+    "project",
+];
 const OPERATION_LIST: &[&str] = &[
     "limit",
     "offset",
@@ -68,6 +84,7 @@ const OPERATION_LIST: &[&str] = &[
     "timeout_seconds",
     "project",
 ];
+const EXPLAIN: &[&str] = &["cluster_id", "at", "project"];
 const AUDIT_LIST: &[&str] =
     &["limit", "line", "actor", "object", "of_project", "verb", "outcome", "since", "until", "project"];
 const CREATE: &[&str] = &["dryRun", "idempotency-key", "project"];
@@ -120,6 +137,15 @@ const OPERATIONS: &[Operation] = &[
     operation!("post" "/api/v1/nodepools/{id}/scale" "scaleNodePool" 202 Some("Scale") => Some("Operation"), UPDATE, "Set the size of a pool"),
     operation!("get" "/api/v1/operations" "listOperations" 200 None => Some("OperationList"), OPERATION_LIST, "List or watch operations"),
     operation!("get" "/api/v1/operations/{id}" "readOperation" 200 None => Some("Operation"), &["project"], "Read an operation"),
+    operation!("get" "/api/v1/decisions" "listDecisions" 200 None => Some("DecisionList"), DECISIONS, "List or watch decisions, newest first"),
+    operation!("get" "/api/v1/decisions/{id}" "readDecision" 200 None => Some("Decision"), &["project"], "Read a decision: what it did and why, and what became of it"),
+    operation!("get" "/api/v1/decisions/{id}/replay" "replayDecision" 200 None => Some("Replay"), &["project"], "Decide again from the stored snapshot"),
+    operation!("get" "/api/v1/decisions/{id}/compare" "compareDecisions" 200 None => Some("Comparison"), &["with", "project"], "What changed from this decision to another"),
+    operation!("get" "/api/v1/explain/pod/{namespace}/{name}" "explainPod" 200 None => Some("Explanation"), EXPLAIN, "Why a pod has the place it has, or none"),
+    operation!("get" "/api/v1/explain/node/{name}" "explainNode" 200 None => Some("Explanation"), EXPLAIN, "Why a node stays, goes, or is gone"),
+    operation!("get" "/api/v1/explain/host/{name}" "explainHost" 200 None => Some("Explanation"), EXPLAIN, "What a host could do, and why it does not"),
+    operation!("get" "/api/v1/explain/pool/{id}" "explainPool" 200 None => Some("Explanation"), EXPLAIN, "Why a pool has the size it has"),
+    operation!("get" "/api/v1/explain/decision/{id}" "explainDecision" 200 None => Some("DecisionExplanation"), &["project"], "A decision in words, and whether it would be made again"),
     operation!("delete" "/api/v1/nodepools/{id}/status/{controller_name}" "forgetNodePoolReport" 204 None => None, &["dryRun", "project"], "Forget a controller that is gone for good"),
     operation!("delete" "/api/v1/clusters/{cluster_id}/status/{controller_name}" "forgetClusterReport" 204 None => None, &["dryRun", "project"], "Forget a controller that is gone for good"),
     operation!("get" "/api/v1/freeze" "readFreeze" 200 None => Some("Freeze"), &["project"], "Whether anything may act"),
@@ -220,9 +246,12 @@ fn path_parameters(path: &str) -> Vec<Value> {
     path.split('/')
         .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
         .map(|name| {
-            json!({ "name": name, "in": "path", "required": true,
-            "schema": if name == "controller_name" { json!({ "type": "string", "minLength": 1 }) }
-                else { json!({ "type": "string", "format": "uuid" }) } })
+            // Decisions and what explanations are about have names instead.
+            let uuid = name.ends_with("id") && !path.contains("/decision");
+            let schema = if name == "controller_name" {
+                json!({ "type": "string", "minLength": 1 })
+            } else if uuid { json!({ "type": "string", "format": "uuid" }) } else { json!({ "type": "string" }) };
+            json!({ "name": name, "in": "path", "required": true, "schema": schema })
         })
         .collect()
 }

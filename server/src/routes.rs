@@ -8,13 +8,13 @@ use axum::{
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::{
-    api::{audit, clusters, export, freeze, operations, pools, probes, status},
+    api::{audit, clusters, decisions, explain, export, freeze, operations, pools, probes, status},
     app::App,
     frame, openapi,
 };
 
 /// Every path that is served, as metrics label them.
-pub const PATHS: [&str; 23] = [
+pub const PATHS: [&str; 32] = [
     "/health",
     "/livez",
     "/readyz",
@@ -33,6 +33,15 @@ pub const PATHS: [&str; 23] = [
     "/api/v1/nodepools/{id}/scale",
     "/api/v1/operations",
     "/api/v1/operations/{id}",
+    "/api/v1/decisions",
+    "/api/v1/decisions/{id}",
+    "/api/v1/decisions/{id}/replay",
+    "/api/v1/decisions/{id}/compare",
+    "/api/v1/explain/pod/{namespace}/{name}",
+    "/api/v1/explain/node/{name}",
+    "/api/v1/explain/host/{name}",
+    "/api/v1/explain/pool/{id}",
+    "/api/v1/explain/decision/{id}",
     "/api/v1/freeze",
     "/api/v1/audit",
     "/api/v1/audit/verify",
@@ -68,6 +77,15 @@ pub fn router(app: &App) -> Router {
         .route("/api/v1/nodepools/{id}/scale", post(operations::scale))
         .route("/api/v1/operations", get(operations::list))
         .route("/api/v1/operations/{id}", get(operations::read))
+        .route("/api/v1/decisions", get(decisions::list))
+        .route("/api/v1/decisions/{id}", get(decisions::read))
+        .route("/api/v1/decisions/{id}/replay", get(decisions::again))
+        .route("/api/v1/decisions/{id}/compare", get(decisions::side_by_side))
+        .route("/api/v1/explain/pod/{namespace}/{name}", get(explain::pod))
+        .route("/api/v1/explain/node/{name}", get(explain::node))
+        .route("/api/v1/explain/host/{name}", get(explain::host))
+        .route("/api/v1/explain/pool/{id}", get(explain::pool))
+        .route("/api/v1/explain/decision/{id}", get(explain::decision))
         .route("/api/v1/nodepools/{id}/status/{controller_name}", delete(status::forget_pool))
         .route("/api/v1/clusters/{cluster_id}/status/{controller_name}", delete(status::forget_cluster))
         .route("/api/v1/freeze", get(freeze::read).put(freeze::write))

@@ -7,6 +7,7 @@ use std::{
 
 use muster_engine::{
     Snapshot,
+    explain::Explainer,
     plan::{Decision, Source, Target},
     snapshot::{self, Host, HostState, Member, Offering, Pool},
 };
@@ -28,6 +29,8 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 const DEFAULT_PODS: i64 = 110;
 /// More pods than any cluster runs; a typing error in `replicas` is not to fill the memory.
 const MOST_PODS: usize = 5_000_000;
+/// Kinds of pods without a place that the report names.
+const MOST_ERRORS: usize = 50;
 const DEFAULT_ZONE: &str = "zone-1";
 const DEFAULT_CAPACITY_TYPE: &str = "on-demand";
 
@@ -510,6 +513,9 @@ pub fn report(case: &str, snapshot: &Snapshot, decision: &Decision, measured: Me
             }
         }
     }
+    let explainer = Explainer::new(snapshot, plan);
+    let classes = decision.report.unplaced.iter().take(MOST_ERRORS);
+    report.errors = classes.filter_map(|class| Some(explainer.pod(&class.example)?.headline)).collect();
     report
 }
 

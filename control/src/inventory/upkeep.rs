@@ -333,6 +333,8 @@ impl Inventory {
     /// The figures as they are now.
     fn figures(&self, now: Timestamp) -> GlobalStats {
         let index = self.shared.index();
+        let global = &index.global.config;
+        let (price, currency) = (global.energy_price_micros, global.currency.clone());
         let mut stats = GlobalStats {
             at: now,
             hosts: 0,
@@ -342,6 +344,9 @@ impl Inventory {
             ready_resources: BTreeMap::new(),
             milliwatts: 0,
             unmetered: 0,
+            energy: BTreeMap::new(),
+            energy_price_micros: price,
+            currency,
         };
         for (host, spec) in index.accepted() {
             stats.hosts += 1;
@@ -362,6 +367,8 @@ impl Inventory {
                 }
                 Some(Known::Unknown { .. }) | None => stats.unmetered += 1,
             }
+            let pool = stats.energy.entry(spec.pool.clone()).or_default();
+            crate::hosts::add_energy(pool, host.metrics.as_deref(), price);
         }
         stats
     }

@@ -23,6 +23,7 @@ use crate::{actuator::Provisioner, journal::Journal, registry::Registry};
 pub use board::{Board, Counters, Live, View};
 pub use decide::{Decided, decide, faults};
 pub use run::Planning;
+pub(crate) use tell::cut;
 pub use turn::{Did, Planner, Turn};
 
 /// Where the connections to clusters come from.

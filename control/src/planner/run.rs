@@ -9,7 +9,9 @@ use futures::StreamExt;
 use muster_model::{
     Clock, ClusterId, Duration,
     host::keys::{self as host_keys, HostRecord, Key},
-    store::{StoreError, WatchEvent},
+    platform::PlatformKind,
+    pool::Mode,
+    store::{Revision, StoreError, WatchEvent},
 };
 use tokio::{sync::Notify, task::JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -47,6 +49,13 @@ impl Bell {
     }
 }
 
+/// What is remembered of a cluster between two looks at the registry.
+#[derive(Debug)]
+struct Wanted {
+    active: bool,
+    cluster: Cluster,
+}
+
 type Bells = Arc<Mutex<BTreeMap<ClusterId, Arc<Bell>>>>;
 
 /// All planners of this process.
@@ -74,8 +83,9 @@ impl Planning {
                 }
             });
         }
+        let mut modes = BTreeMap::new();
         loop {
-            for cluster in self.clusters() {
+            for cluster in self.clusters(&mut modes).await {
                 let mut known = bells.lock().unwrap_or_else(PoisonError::into_inner);
                 if known.contains_key(&cluster) {
                     continue;
@@ -105,10 +115,34 @@ impl Planning {
         while tasks.join_next().await.is_some() {}
     }
 
-    fn clusters(&self) -> Vec<ClusterId> {
-        let mut clusters = Vec::new();
-        self.parts.registry.each(Kind::Cluster, |summary| clusters.push(ClusterId::from(summary.id)));
-        clusters
+    /// The clusters that have something to plan: a connection, a pool of bare metal, or the word that Muster
+    /// may act. A cluster that is only kept in the registry for others costs nothing.
+    async fn clusters(&self, modes: &mut BTreeMap<ClusterId, (Revision, Wanted)>) -> Vec<ClusterId> {
+        let registry = &self.parts.registry;
+        let mut metal = BTreeSet::new();
+        registry.each(Kind::Pool, |pool| {
+            if pool.platform == PlatformKind::Baremetal.as_str() {
+                metal.insert(pool.cluster);
+            }
+        });
+        let mut all = Vec::new();
+        registry.each(Kind::Cluster, |cluster| all.push((ClusterId::from(cluster.id), cluster.version)));
+        modes.retain(|id, _| all.iter().any(|(known, _)| known == id));
+        let mut planned = Vec::new();
+        for (id, version) in all {
+            if modes.get(&id).is_none_or(|(seen, _)| *seen != version)
+                && let Ok(Some(stored)) = registry.read::<Cluster>(id.uuid()).await
+            {
+                let wanted = Wanted { active: stored.object.spec.mode == Some(Mode::Active), cluster: stored.object };
+                modes.insert(id, (stored.version, wanted));
+            }
+            let wanted = modes.get(&id).map(|(_, wanted)| wanted);
+            let connected = wanted.is_some_and(|wanted| self.parts.connections.port(&wanted.cluster).is_some());
+            if connected || metal.contains(&id.uuid()) || wanted.is_some_and(|wanted| wanted.active) {
+                planned.push(id);
+            }
+        }
+        planned
     }
 
     /// One cluster's planner, for as long as the cluster is there.

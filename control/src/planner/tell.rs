@@ -253,7 +253,7 @@ fn first_reason(actions: &[Action]) -> String {
 }
 
 /// At most one line's length, at a character.
-pub(super) fn cut(text: &str) -> String {
+pub(crate) fn cut(text: &str) -> String {
     if text.chars().count() <= LONGEST_LINE {
         return text.to_owned();
     }

@@ -65,7 +65,7 @@ impl Choice for OperationState {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operation {
     pub id: Uuid,
-    /// What is done: `scale`, `power-on`, `power-off`, `power-cycle`.
+    /// What is done: `scale`, `power-on`, `power-off`, `power-cycle`, `self-test`.
     pub kind: String,
     pub project: String,
     #[serde(flatten)]
@@ -97,6 +97,12 @@ pub enum Subject {
         reason: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         power: Option<PowerOrder>,
+        /// The id in the host's own record, for operations that the host loop began.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        operation: Option<String>,
+        /// Where the host stood at the last change.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        phase: Option<String>,
     },
 }
 

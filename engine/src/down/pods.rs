@@ -58,10 +58,10 @@ pub fn fate(pod: &Pod, now: Timestamp) -> Fate {
     let says = |annotation: &str| pod.metadata.annotations.text(annotation) == Some("true");
     let owned = pod.metadata.controller().is_some_and(|owner| &*owner.kind == "DaemonSet");
     // A refusal on the same pod wins: it is the safer of two words.
-    let refuses = not_safe_to_evict(pod).or_else(|| do_not_disrupt(pod)).is_some();
+    let refuses = || not_safe_to_evict(pod).or_else(|| do_not_disrupt(pod)).is_some();
     match () {
         () if owned || says(DAEMON_POD) => Fate::Daemon,
-        () if says(SKIP_RESCHEDULE) && !refuses => Fate::Expendable,
+        () if says(SKIP_RESCHEDULE) && !refuses() => Fate::Expendable,
         () => Fate::Moves,
     }
 }

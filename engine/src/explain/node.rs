@@ -13,7 +13,7 @@ use crate::{
     down::{Fate, Kept, Outcome, Verdict, fate},
     fit::selector,
     plan::Target,
-    snapshot::Snapshot,
+    snapshot::{Health, Snapshot},
 };
 
 /// Answers for a node of the snapshot.
@@ -52,10 +52,12 @@ fn told(scene: &Scene<'_>, verdict: &Verdict, blockers: &[Cause], moving: usize)
     if let Some(removal) = planned {
         let (moved, bought) = (removal.moves.len(), scene.plan.new_nodes.len());
         let fresh = removal.moves.iter().filter(|step| matches!(step.on, Target::New(_))).count();
-        let text = if fresh > 0 {
-            format!("goes in this plan for one of {bought} new nodes; {moved} pods move")
-        } else {
-            format!("goes in this plan; {moved} pods move")
+        let text = match reading(scene, name) {
+            Some(reading) => format!("goes first: its host reports {reading}; {moved} pods move"),
+            None if fresh > 0 => {
+                format!("goes in this plan for one of {bought} new nodes; {moved} pods move")
+            }
+            None => format!("goes in this plan; {moved} pods move"),
         };
         return Cause::new(Code::Removed, object, "spec").saying(text);
     }
@@ -75,6 +77,15 @@ fn told(scene: &Scene<'_>, verdict: &Verdict, blockers: &[Cause], moving: usize)
         pods => format!("could go: all {pods} pods have other places"),
     };
     Cause::new(Code::Removable, object, "spec").saying(text)
+}
+
+/// The critical reading of the node's host, if it has one.
+fn reading<'s>(scene: &Scene<'s>, name: &str) -> Option<&'s str> {
+    let member = scene.snapshot.members.get(name)?;
+    match &scene.snapshot.host(member.host.as_deref()?)?.health {
+        Health::Critical(reading) => Some(reading),
+        _ => None,
+    }
 }
 
 /// Why a node that could go alone stays in this plan.

@@ -277,13 +277,11 @@ impl<R: Record> Source<R> {
                 let record = self.read(raw, &stub, now);
                 list.insert(key_of(&stub), record);
             }
-            match page.metadata.next.filter(|token| !token.is_empty()) {
-                Some(token) => next = Some(token),
-                None => {
-                    self.version = Some(page.metadata.resource_version);
-                    self.replace(list);
-                    return Ok(());
-                }
+            next = page.metadata.next.filter(|token| !token.is_empty());
+            if next.is_none() {
+                self.version = Some(page.metadata.resource_version);
+                self.replace(list);
+                return Ok(());
             }
         }
     }

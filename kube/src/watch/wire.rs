@@ -66,12 +66,12 @@ pub(super) struct StubSpec {
 
 impl<'de> Deserialize<'de> for StubSpec {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let spec = Option::<&RawValue>::deserialize(deserializer)?;
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Bound {
             node_name: Option<String>,
         }
+        let spec = Option::<&RawValue>::deserialize(deserializer)?;
         let bound = spec.and_then(|raw| serde_json::from_str::<Bound>(raw.get()).ok());
         Ok(Self { node_name: bound.and_then(|bound| bound.node_name) })
     }

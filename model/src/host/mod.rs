@@ -35,7 +35,7 @@ pub use condition::{ConditionStatus, ConditionType, HostCondition, find_conditio
 pub use csv::NamedHost;
 pub use deletion::{Deletion, DeletionMode};
 pub use driver::{Abilities, DriverKind, DriverSpec, OnReset, PowerInterface, TlsVerify, driver_settings};
-pub use global::{FreezeMode, GlobalConfig, GlobalStats};
+pub use global::{FreezeMode, GlobalConfig, GlobalStats, PoolEnergy};
 pub use health::health;
 pub use limits::{LimitOverrides, Limits};
 pub use node_of::{Ambiguous, MAC_KEY, PROVIDER_SCHEME, node_of};
@@ -48,7 +48,7 @@ pub use pool::{
     ScalingState, pool_status,
 };
 pub use power::{Power, PowerReading, PublicPower};
-pub use records::{EventRing, HostEvent, HostMetrics, MAX_EVENTS};
+pub use records::{EventRing, HostEvent, HostMetrics, MAX_EVENTS, WattsBy};
 pub use spec::{BareMetalNodeSpec, MatchBy, NodeMatch};
 pub use status::{
     BareMetalNodeStatus, BlockCause, BmcBlocked, BootProof, BootProofBy, DriverFallback, Failure,

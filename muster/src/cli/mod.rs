@@ -16,6 +16,7 @@ mod describe;
 mod doctor;
 mod edit;
 mod environment;
+mod explain;
 mod failure;
 mod freeze;
 mod get;
@@ -58,6 +59,8 @@ pub(crate) enum Command {
     Get(Box<get::Get>),
     /// Show everything about objects, and what to do next
     Describe(Box<describe::Describe>),
+    /// Say why: a pod, a node, a host, a pool or a decision
+    Explain(Box<explain::Explain>),
     /// Create objects from flags or files
     Create(Box<create::Create>),
     /// Make things as files say
@@ -137,6 +140,7 @@ async fn dispatch(command: Command, tools: &Tools) -> Outcome {
     match command {
         Command::Get(args) => get::run(&open(&args.connection)?, *args).await,
         Command::Describe(args) => describe::run(&open(&args.connection)?, *args).await,
+        Command::Explain(args) => explain::run(&open(&args.connection)?, *args).await,
         Command::Create(args) => create::run(&open(args.connection())?, *args).await,
         Command::Apply(args) => apply::run(&open(&args.connection)?, *args).await,
         Command::Diff(args) => apply::diff(&open(&args.connection)?, *args).await,

@@ -1,6 +1,7 @@
 //! `muster serve`: puts the parts together, serves, and stops cleanly.
 
 mod auth;
+mod cluster_identity;
 mod export;
 pub(crate) mod store;
 
@@ -10,13 +11,15 @@ use anyhow::{Context, bail};
 use clap::Parser;
 use muster_control::{
     audit::{AuditLog, AuditOptions, last_revision},
-    freeze,
+    explain::Explain,
+    freeze, lead,
+    planner::{Parts, Planning},
     registry::{Registry, RegistryOptions},
 };
 use muster_model::Clock;
 use muster_server::{
     app::App,
-    collect::{MeteredStore, PoolCollector},
+    collect::{MeteredStore, PlannerCollector, PoolCollector},
     example::Example,
     limits::{Limits, RateLimit, WatchSlots},
     listen,
@@ -60,14 +63,14 @@ pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
 async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
     let address: SocketAddr = settings.parsed("listen")?;
     let tls = tls_files(settings)?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     // Refusals come before anything is written.
-    auth::check(settings, address, tls.as_ref())?;
+    auth::check(settings, address, tls.as_ref(), &clock).await?;
     let data_dir = PathBuf::from(settings.text("data-dir"));
     std::fs::create_dir_all(&data_dir)
         .with_context(|| format!("cannot make the data directory {}", data_dir.display()))?;
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let auth::Auth { authenticator, token_file } =
-        auth::build(settings, address, tls.as_ref(), &data_dir, &clock)?;
+        auth::build(settings, address, tls.as_ref(), &data_dir, &clock).await?;
     let tls = tls.as_ref().map(tls::server_config).transpose()?;
 
     let metrics = Metrics::new();
@@ -92,9 +95,12 @@ async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
         watches_per_identity: settings.parsed("limits.watches-per-identity")?,
     };
     let stop = CancellationToken::new();
+    let parts = Parts::new(Arc::clone(&registry));
+    metrics.register(Box::new(PlannerCollector::new(Arc::clone(&parts.board))));
     let exporter_clock = Arc::clone(&clock);
     let mut app = App {
         registry: Arc::clone(&registry),
+        explain: Explain::new(Arc::clone(&parts.board), parts.journal.clone()),
         identity: Arc::new(authenticator),
         audit: Arc::new(audit),
         metrics,
@@ -113,6 +119,18 @@ async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
         let (registry, stop) = (Arc::clone(&registry), stop.clone());
         async move { registry.run(stop).await }
     });
+    let leader = lead::Lead::new(Arc::clone(&app.clock));
+    let leading = leader.subscribe();
+    let election = tokio::spawn(lead::run(
+        Arc::clone(registry.store()),
+        lead::config(holder()),
+        leader,
+        stop.clone(),
+    ));
+    let planners = tokio::spawn({
+        let (planning, stop) = (Planning::new(parts, Arc::clone(&app.clock)), stop.clone());
+        async move { planning.run(leading, stop).await }
+    });
     if seed_example {
         app.example = Some(Example::register(&registry, app.clock.now()).await?);
     }
@@ -122,6 +140,10 @@ async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
     let router = routes::router(&app);
     listen::serve(listener, tls, router, stop.clone()).await?;
     stop.cancel();
+    let _ = planners.await;
+    if let Ok(Err(error)) = election.await {
+        tracing::warn!(code = error.code(), %error, "leadership could not be given back; it runs out by itself");
+    }
     let _ = loops.await;
     signals.abort();
     drop(app);
@@ -129,6 +151,11 @@ async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
     opened.store.close().await.context("the store could not be closed cleanly")?;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Who this is among all processes that ever lead: the process and a random part.
+fn holder() -> String {
+    format!("muster-{}-{}", std::process::id(), uuid::Uuid::now_v7())
 }
 
 /// The audit log knows how far the store had come. One that is behind that was restored from something older.

@@ -2,6 +2,9 @@
 
 pub mod audit;
 pub mod clusters;
+pub mod decisions;
+pub mod explain;
+mod follow;
 pub mod export;
 pub mod freeze;
 mod objects;

@@ -5,7 +5,7 @@ mod platforms;
 mod specs;
 mod status;
 
-use muster_control::{audit::Outcome, registry::OperationState};
+use muster_control::{audit::Outcome, journal::OutcomeState, registry::OperationState};
 use muster_model::{
     condition::ConditionStatus,
     field::Choice,
@@ -108,6 +108,12 @@ pub(super) fn parameters() -> Value {
         "fieldSelector": query("fieldSelector", text.clone(), "Conditions on fields: name=web,status.phase!=Ready"),
         "include_deleted": query("include_deleted", flag.clone(), "Also objects that are being torn down"),
         "watch": query("watch", flag.clone(), "Stream changes, one JSON document per line"),
+        "pool": query("pool", text.clone(), "Only decisions that change this pool, by name"),
+        "host": query("host", text.clone(), "Only decisions about this host"),
+        "node": query("node", text.clone(), "Only decisions about this node"),
+        "actions_only": query("actions_only", flag.clone(), "Only decisions that change something, or would"),
+        "with": query("with", text.clone(), "The decision to compare with"),
+        "at": query("at", text.clone(), "Ask the snapshot of this decision instead of the present"),
         "resource_version": query("resource_version", text.clone(), "Watch what came after this revision"),
         "timeout_seconds": query("timeout_seconds", json!({ "type": "integer", "minimum": 1, "maximum": 86400 }), "End the watch after this time"),
         "clusterId": query("clusterId", id.clone(), "Only pools of this cluster"),
@@ -119,6 +125,7 @@ pub(super) fn parameters() -> Value {
         "of_project": query("project", text.clone(), "Only objects of this project"),
         "verb": query("verb", text.clone(), "Only this verb"),
         "outcome": query("outcome", words::<Outcome>(), "Only what came to this"),
+        "decision_outcome": query("outcome", json!({ "type": "string", "enum": OutcomeState::ALL.map(OutcomeState::as_str) }), "Only decisions with this outcome"),
         "since": query("since", time(), "Only lines at or after this time"),
         "until": query("until", time(), "Only lines at or before this time"),
         "line": query("cursor", json!({ "type": "integer", "minimum": 1 }), "next_cursor of the page before"),
@@ -134,7 +141,7 @@ pub(super) fn parameters() -> Value {
 
 pub(super) fn schemas() -> Value {
     let mut all = Map::new();
-    for part in [common(), platforms::schemas(), specs::schemas(), objects::schemas(), status::schemas()] {
+    for part in [common(), platforms::schemas(), specs::schemas(), objects::schemas(), status::schemas(), decisions()] {
         if let Value::Object(part) = part {
             all.extend(part);
         }
@@ -182,5 +189,49 @@ fn common() -> Value {
             ("message", json!({ "type": "string", "maxLength": 32768 })), ("lastTransitionTime", time()),
             ("observedGeneration", integer(0, i64::MAX as u64)), ("severity", words::<muster_model::condition::Severity>()),
         ]),
+    })
+}
+
+fn decisions() -> Value {
+    let text = json!({ "type": "string" });
+    let number = json!({ "type": "integer", "minimum": 0 });
+    let time = json!({ "type": "string", "format": "date-time" });
+    let list = |schema: Value| json!({ "type": "array", "items": schema });
+    json!({
+        "Action": { "type": "object", "required": ["kind", "pool", "because"], "properties": {
+            "kind": { "type": "string", "enum": ["wake", "ask", "remove"] }, "pool": text, "host": text, "node": text,
+            "template": text, "advice": { "type": "boolean" }, "because": text, "pods": list(text.clone()),
+            "pod_count": number, "evidence": { "type": "object" } } },
+        "Decision": { "type": "object", "required": ["id", "cluster_id", "number", "at", "headline", "outcome"], "properties": {
+            "id": text, "cluster_id": text, "cluster_name": text, "project": text, "number": number, "at": time,
+            "epoch": number, "headline": text, "text": text,
+            "cause": { "type": "object", "properties": { "nudges": list(text.clone()), "changes": list(text.clone()), "after": text } },
+            "new_nodes": number, "removals": number, "placed": number, "unplaced": number, "pools": list(text.clone()),
+            "actions": list(reference("Action")), "more_actions": number,
+            "told": list(json!({ "type": "object", "properties": { "about": text, "count": number, "code": text, "headline": text } })),
+            "findings": list(text.clone()),
+            "outcome": { "type": "object", "required": ["state", "at", "text"], "properties": {
+                "state": { "type": "string", "enum": OutcomeState::ALL.map(OutcomeState::as_str) }, "at": time, "text": text,
+                "effects": list(json!({ "type": "object", "properties": { "what": text, "object": text, "text": text } })) } },
+            "frame": { "type": "object" } } },
+        "DecisionList": { "type": "object", "required": ["decisions", "limit", "revision"], "properties": {
+            "decisions": list(reference("Decision")), "limit": number, "next_cursor": { "type": ["string", "null"] },
+            "revision": text } },
+        "Difference": { "type": "object", "required": ["what", "name", "change"], "properties": {
+            "what": text, "name": text, "change": { "type": "string", "enum": ["added", "removed", "changed"] } } },
+        "Replay": { "type": "object", "required": ["id", "same", "headline"], "properties": {
+            "id": text, "same": { "type": "boolean" }, "headline": text, "then": { "type": "object" },
+            "now": { "type": "object" }, "differences": list(reference("Difference")), "findings": list(text.clone()) } },
+        "Comparison": { "type": "object", "required": ["from", "to", "headline"], "properties": {
+            "from": text, "to": text, "headline": text, "world": list(reference("Difference")),
+            "plan": list(reference("Difference")) } },
+        "Explanation": { "type": "object", "required": ["kind", "name", "cluster_id", "headline", "text"], "properties": {
+            "kind": { "type": "string", "enum": ["pod", "node", "host", "pool"] }, "name": text, "cluster_id": text,
+            "cluster_name": text, "headline": { "type": "string", "maxLength": 120 }, "text": text,
+            "answer": { "type": "object" }, "evaluated": time, "decision_id": text, "planner": { "type": "object" },
+            "history": list(json!({ "type": "object", "properties": {
+                "id": text, "at": time, "headline": text, "outcome": text, "because": text } })) } },
+        "DecisionExplanation": { "type": "object", "required": ["headline", "text", "decision", "replay"], "properties": {
+            "headline": text, "text": text, "decision": reference("Decision"), "replay": text } },
     })
 }

@@ -26,6 +26,25 @@ pub struct Loaded {
     pub notes: Vec<String>,
 }
 
+impl Loaded {
+    /// What a snapshot of another origin would be if it had been read from objects.
+    pub fn from_snapshot(snapshot: Snapshot) -> Self {
+        let counts = [
+            ("Node", snapshot.cluster.nodes.len()),
+            ("Pod", snapshot.cluster.pods.len()),
+            ("DaemonSet", snapshot.cluster.daemon_sets.len()),
+            ("NodePool", snapshot.pools.len()),
+            ("BareMetalNode", snapshot.hosts.len()),
+        ];
+        let kinds = counts.into_iter().filter(|(_, count)| *count > 0);
+        Self {
+            kinds: kinds.map(|(kind, count)| (kind.to_owned(), count)).collect(),
+            snapshot,
+            ..Self::default()
+        }
+    }
+}
+
 /// Kinds that are part of a dump but decide nothing here.
 const PASSED_OVER: [&str; 34] = [
     "Service",

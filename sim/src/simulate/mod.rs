@@ -28,13 +28,15 @@ use muster_engine::{
 
 /// Kinds of pods without a place that are explained one by one.
 const MOST_EXPLAINED: usize = 20;
+/// Reasons against draining one node that are listed.
+const MOST_AGAINST: usize = 10;
 
 /// Answers the question about what was read, and explains the named objects.
 pub fn simulate(loaded: Loaded, question: &Question, names: &[String]) -> Result<Simulation, QuestionError> {
     let Loaded { snapshot: original, kinds, set_aside, notes } = loaded;
     let read = Read { objects: kinds.values().sum(), kinds, set_aside, notes };
     let (nodes_before, before) = packing::before(&original);
-    let mut warnings = leaving_warnings(&original, question);
+    let mut warnings = leaving_warnings(&original, question)?;
     let mut snapshot = original;
     let asked = question::apply(&mut snapshot, question)?;
     warnings.extend(asked.warnings.iter().cloned());
@@ -80,23 +82,21 @@ pub fn simulate(loaded: Loaded, question: &Question, names: &[String]) -> Result
     Ok(simulation)
 }
 
-/// What stands against taking a node away by hand.
-fn leaving_warnings(snapshot: &Snapshot, question: &Question) -> Vec<String> {
+/// What stands against taking nodes away by hand, node by node.
+fn leaving_warnings(snapshot: &Snapshot, question: &Question) -> Result<Vec<String>, QuestionError> {
     let plan = Plan::default();
     let explainer = Explainer::new(snapshot, &plan);
-    let answers = question.remove.iter().filter_map(|name| explainer.node(name.trim_start_matches("node/")));
-    answers
-        .flat_map(|answer| {
-            let mut blockers: Vec<String> = answer
-                .blockers
-                .iter()
-                .filter(|cause| stops_a_drain(cause.code))
-                .map(|cause| format!("draining node {} would be refused: {}", answer.node, cause.text))
-                .collect();
-            blockers.truncate(10);
-            blockers
-        })
-        .collect()
+    let mut warnings = Vec::new();
+    for name in &question.remove {
+        for node in question::machines(snapshot, name)?.nodes {
+            let Some(answer) = explainer.node(&node) else { continue };
+            let against = answer.blockers.iter().filter(|cause| stops_a_drain(cause.code));
+            let against =
+                against.map(|cause| format!("draining node {node} would be refused: {}", cause.text));
+            warnings.extend(against.take(MOST_AGAINST));
+        }
+    }
+    Ok(warnings)
 }
 
 /// Whether a reason against removal also stands against a drain by hand: what a pool wishes does not.
