@@ -187,7 +187,9 @@ pub async fn waiting(store: &dyn Store) -> Result<Option<Waiting>, StoreError> {
     })
     .await?;
     unheard.extend(host.filter(|(_, seen)| !seen));
-    unheard.into_iter().for_each(|(name, _)| note(hosts::host_prefix(&name)));
+    for (name, _) in unheard {
+        note(hosts::host_prefix(&name));
+    }
     Ok(Some(waiting))
 }
 

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot read an answer has failed")]
 
 #[path = "api/harness.rs"]
-#[allow(dead_code, reason = "shared with the acceptance rows")]
+#[allow(dead_code, unused_macros, unused_imports, reason = "shared with the acceptance rows")]
 mod harness;
 
 use std::{

@@ -1,9 +1,9 @@
-//! Signing in over a real TLS listener: a trusted proxy, an OpenID Connect issuer, tokens, and the command line.
+//! Signing in over a real TLS listener: a trusted proxy, an issuer of our own, tokens, and the command line.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up has failed")]
 
 #[path = "api/harness.rs"]
-#[allow(dead_code, reason = "shared with the acceptance rows")]
+#[allow(dead_code, unused_macros, unused_imports, reason = "shared with the acceptance rows")]
 mod harness;
 
 use std::{
@@ -216,7 +216,7 @@ fn the_command_line_signs_in_with_a_token_over_tls() {
     let line = String::from_utf8(made.stdout).unwrap();
     let again = muster(home, &["config", "token", "--user", "ada@example.com", "--file", &token]);
     assert_eq!(again.status.code(), Some(1), "a token is not overwritten");
-    let indented: String = line.lines().map(|line| format!("    {line}\n")).collect();
+    let indented = line.lines().fold(String::new(), |text, line| text + "    " + line + "\n");
     let server = papers.serve(&format!(
         "auth:\n  mode: token\n  tokens:\n{indented}  bindings:\n    - {{ user: ada@example.com, project: team, role: admin }}\n"
     ));

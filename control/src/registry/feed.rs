@@ -20,6 +20,9 @@ use super::{
 
 /// Entries per page of the first load: about 2 MiB of pools.
 const LOAD_PAGE: usize = 1_000;
+/// A watch that is quiet for this long is asked whether its store is still there, and this long it may think.
+const PROBE: Duration = Duration::from_secs(2);
+const PROBE_LIMIT: std::time::Duration = std::time::Duration::from_secs(2);
 /// First and longest pause after the store did not answer.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_LONGEST: Duration = Duration::from_secs(5);
@@ -54,7 +57,7 @@ pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
 async fn note_regress(shared: &Shared, seen: Revision) {
     match crate::freeze::mark_when_behind(shared.store.as_ref(), seen, shared.clock.now()).await {
         Ok(true) => {
-            tracing::error!(%seen, "the store went back behind what it had reached; nothing acts now")
+            tracing::error!(%seen, "the store went back behind what it had reached; nothing acts now");
         }
         Ok(false) => {}
         Err(error) => tracing::error!(%error, "the store went back, and that cannot be written down in it"),
@@ -68,13 +71,23 @@ async fn follow(shared: &Shared, loaded: bool, pause: &mut Duration) -> Result<(
     shared.store.revision().await?;
     shared.set_live(true);
     *pause = RETRY_FIRST;
-    while let Some(event) = changes.next().await {
+    loop {
+        let event = tokio::select! {
+            event = changes.next() => event,
+            () = shared.clock.sleep(PROBE) => {
+                // A quiet watch looks like one whose store is gone: ask, so that lists do not grow old unnoticed.
+                let answer = tokio::time::timeout(PROBE_LIMIT, shared.store.revision()).await;
+                shared.set_live(matches!(answer, Ok(Ok(_))));
+                continue;
+            }
+        };
+        let Some(event) = event else { return Ok(()) };
         match event? {
             WatchEvent::Changes(changes) => apply(shared, &changes),
             WatchEvent::Progress(revision) => shared.advance(revision),
         }
+        shared.set_live(true);
     }
-    Ok(())
 }
 
 /// Reads everything that lists show, at one revision, and replaces the index by it.

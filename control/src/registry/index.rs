@@ -303,7 +303,7 @@ impl Index {
 
     /// The pools of a cluster, counted.
     pub(super) fn rollup(&self, cluster: Uuid) -> PoolRollup {
-        self.rollups.get(&cluster).map(Rollup::render).unwrap_or_else(|| Rollup::default().render())
+        self.rollups.get(&cluster).map_or_else(|| Rollup::default().render(), Rollup::render)
     }
 
     /// Objects whose status is due at `now`, at most `limit`.

@@ -278,23 +278,33 @@ impl Registry {
         for group in missing.chunks(PAGE_READS) {
             let ids: Vec<Uuid> = group.iter().map(|(_, id, _)| *id).collect();
             for ((place, _, secrets), stored) in group.iter().zip(self.shared.read_many::<N>(ids).await?) {
-                texts[*place] = stored.map(|stored| self.render(&stored, *secrets));
+                texts[*place] = stored.map(|stored| self.kept(&stored, *secrets));
             }
         }
         Ok(texts.into_iter().flatten().collect())
     }
 
-    /// An object as the API shows it now.
+    /// An object as the API shows it now. Nothing is kept: what was only tried must not be shown to others.
     pub fn render<N: Noun>(&self, stored: &Stored<N>, secrets: Secrets) -> Bytes {
-        if N::KIND == Kind::Cluster {
-            // Its pools change without it, so its text is never kept.
-            let pools = self.shared.index().rollup(stored.object.id());
-            return Bytes::from(stored.text_with(secrets, Some(pools)));
+        let pools = (N::KIND == Kind::Cluster).then(|| self.shared.index().rollup(stored.object.id()));
+        Bytes::from(match pools {
+            Some(pools) => stored.text_with(secrets, Some(pools)),
+            None => stored.text(secrets),
+        })
+    }
+
+    /// The same of an object as it was read from the store, kept for whoever asks next.
+    fn kept<N: Noun>(&self, stored: &Stored<N>, secrets: Secrets) -> Bytes {
+        let text = self.render(stored, secrets);
+        // The pools of a cluster change without it, so its text is never kept.
+        if N::KIND != Kind::Cluster {
+            let rendered = Rendered {
+                version: stored.version,
+                status_version: stored.status_version,
+                text: text.clone(),
+            };
+            self.shared.cache.put((stored.object.id(), secrets), rendered);
         }
-        let text = Bytes::from(stored.text(secrets));
-        let rendered =
-            Rendered { version: stored.version, status_version: stored.status_version, text: text.clone() };
-        self.shared.cache.put((stored.object.id(), secrets), rendered);
         text
     }
 
@@ -318,7 +328,7 @@ impl Registry {
         let Some(secrets) = see(stored.object.project(), stored.object.is_deleting()) else {
             return Err(missing);
         };
-        Ok((self.render(&stored, secrets), stored.version))
+        Ok((self.kept(&stored, secrets), stored.version))
     }
 
     /// The object and its status, from the store.

@@ -203,8 +203,7 @@ fn warn_of_unknown_type(kind: PlatformKind, name: &str, path: &str, findings: &m
     }
     let known = catalogue.types(kind).map(|machine| machine.name.as_str());
     let near = suggest::nearest(name, known)
-        .map(|near| format!("; did you mean {near}?"))
-        .unwrap_or_else(|| ".".to_owned());
+        .map_or_else(|| ".".to_owned(), |near| format!("; did you mean {near}?"));
     findings.warn(format!(
         "{path}: the machine type {name:?} is not in the catalogue{near} Without spec.template its size is not known"
     ));

@@ -1,6 +1,6 @@
 //! `muster apply` and `muster diff`: files say how things shall be.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt::Write as _};
 
 use clap::Args;
 use serde_json::Value;
@@ -247,7 +247,7 @@ fn rolling(after: &Value) -> String {
     for (effect, words) in [("rolls", "replaces nodes"), ("in-place", "applies in place")] {
         let paths = paths(effect);
         if !paths.is_empty() {
-            text.push_str(&format!("# {words}: {}\n", paths.join(", ")));
+            let _ = writeln!(text, "# {words}: {}", paths.join(", "));
         }
     }
     text

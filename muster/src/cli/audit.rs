@@ -37,15 +37,18 @@ enum What {
     /// List lines, newest first
     List(Box<List>),
     /// Walk the whole chain and report every line that was changed, removed or moved
-    Verify {
-        /// table, json or yaml
-        #[arg(short, long, default_value = "table", value_name = "FORMAT")]
-        output: FormatArg,
-        #[command(flatten)]
-        place: Place,
-        #[command(flatten)]
-        connection: Connection,
-    },
+    Verify(Box<Verify>),
+}
+
+#[derive(Debug, Args)]
+struct Verify {
+    /// table, json or yaml
+    #[arg(short, long, default_value = "table", value_name = "FORMAT")]
+    output: FormatArg,
+    #[command(flatten)]
+    place: Place,
+    #[command(flatten)]
+    connection: Connection,
 }
 
 /// Where the log is.
@@ -100,20 +103,19 @@ pub(crate) async fn run(tools: &Tools, audit: Audit) -> Outcome {
             };
             show(tools, &found, &list.output.0)
         }
-        What::Verify { output, place, connection } => {
-            let verdict = match &place.directory {
-                Some(directory) => verify(directory).map_err(|error| unreadable(directory, &error))?,
-                None => {
-                    let session = Session::open(&connection, tools)?;
-                    let request = Request::get("/api/v1/audit/verify", "audit log");
-                    let answer = session.client.call(request).await?.body;
-                    serde_json::from_value(answer).map_err(|error| {
-                        Failure::new(Exit::Failure, "audit log", error.to_string())
-                            .next("use the command line of the server's version")
-                    })?
-                }
+        What::Verify(args) => {
+            let verdict = if let Some(directory) = &args.place.directory {
+                verify(directory).map_err(|error| unreadable(directory, &error))?
+            } else {
+                let session = Session::open(&args.connection, tools)?;
+                let request = Request::get("/api/v1/audit/verify", "audit log");
+                let answer = session.client.call(request).await?.body;
+                serde_json::from_value(answer).map_err(|error| {
+                    Failure::new(Exit::Failure, "audit log", error.to_string())
+                        .next("use the command line of the server's version")
+                })?
             };
-            tell(tools, &verdict, &output.0)
+            tell(tools, &verdict, &args.output.0)
         }
     }
 }

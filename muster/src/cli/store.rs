@@ -31,17 +31,7 @@ pub(crate) struct Store {
 #[derive(Debug, Subcommand)]
 enum What {
     /// Write everything to a file, as lines of JSON with checksums, at one revision
-    Export {
-        /// The file to make; - for standard output
-        file: PathBuf,
-        /// Ask the server to write it, while it serves; also done when a server holds the directory
-        #[arg(long)]
-        online: bool,
-        #[command(flatten)]
-        sources: Sources,
-        #[command(flatten)]
-        connection: Connection,
-    },
+    Export(Box<Export>),
     /// Put an export into a store, and mark in it that it may be older than the world
     Import {
         /// The file to read
@@ -69,18 +59,29 @@ enum What {
     },
 }
 
+#[derive(Debug, Args)]
+struct Export {
+    /// The file to make; - for standard output
+    file: PathBuf,
+    /// Ask the server to write it, while it serves; also done when a server holds the directory
+    #[arg(long)]
+    online: bool,
+    #[command(flatten)]
+    sources: Sources,
+    #[command(flatten)]
+    connection: Connection,
+}
+
 pub(crate) async fn run(tools: &Tools, store: Store) -> Outcome {
     match store.what {
-        What::Export { file, online: true, connection, .. } => online_export(tools, &file, &connection).await,
-        What::Export { file, online: false, sources, connection } => {
-            match export(tools, &file, &sources).await {
-                Err(failure) if failure.exit == Exit::Conflict => {
-                    tools.screen.note("a server holds this store; asking it to write the export");
-                    online_export(tools, &file, &connection).await
-                }
-                outcome => outcome,
+        What::Export(args) if args.online => online_export(tools, &args.file, &args.connection).await,
+        What::Export(args) => match export(tools, &args.file, &args.sources).await {
+            Err(failure) if failure.exit == Exit::Conflict => {
+                tools.screen.note("a server holds this store; asking it to write the export");
+                online_export(tools, &args.file, &args.connection).await
             }
-        }
+            outcome => outcome,
+        },
         What::Import { file, overwrite, sources } => import(tools, &file, overwrite, &sources).await,
         What::Verify { file: Some(file), .. } => {
             let input = BufReader::new(open_file(&file)?);

@@ -37,7 +37,7 @@ impl Exporter for Portable {
             let out = BufWriter::with_capacity(PIECE, Pieces(to.clone()));
             match futures::executor::block_on(portable::export(&*store, out, now)) {
                 Ok(done) => {
-                    tracing::info!(keys = done.count, revision = %done.revision, "exported the store")
+                    tracing::info!(keys = done.count, revision = %done.revision, "exported the store");
                 }
                 // The reader went away.
                 Err(PortableError::Io(error)) => tracing::info!(%error, "an export was not read to its end"),

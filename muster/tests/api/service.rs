@@ -408,8 +408,8 @@ async fn api_n75_etcd_lists_are_503_once_the_store_is_gone() {
     let user = World::new(&server.base, "dead-list").user();
     user.cluster("c").await;
     drop(etcd);
-    until(|| async { user.get("/api/v1/clusters").await.status == 503 }).await;
-    user.get("/api/v1/nodepools").await.refused(503, "UNAVAILABLE");
+    until(|| async { user.get("/api/v1/nodepools").await.status == 503 }).await;
+    user.get("/api/v1/clusters").await.refused(503, "UNAVAILABLE");
     user.get("/api/v1/nodepools?watch=true").await.refused(503, "UNAVAILABLE");
     user.get("/livez").await.expect(200);
 }
