@@ -29,6 +29,7 @@ step() {
 install() {
   apt_ready
   need cc gcc; need jq jq; need curl curl; need openssl openssl; need python3 python3; need unshare util-linux
+  need promtool prometheus
   scripts/peers/build.sh etcd etcdctl kubectl
   scripts/bmc/install.sh
 }

@@ -8,8 +8,12 @@ mod bodies;
 mod faults;
 #[path = "api/harness.rs"]
 mod harness;
+#[path = "api/limits.rs"]
+mod limits;
 #[path = "api/lists.rs"]
 mod lists;
+#[path = "api/metrics.rs"]
+mod metrics;
 #[path = "api/seed.rs"]
 mod seed;
 #[path = "api/status.rs"]

@@ -37,10 +37,7 @@ impl MeteredStore {
         let started = self.clock.precise();
         let result = call.await;
         let took = self.clock.precise().saturating_sub(started);
-        self.metrics
-            .store_seconds
-            .get_or_create(&OperationLabels { operation })
-            .observe(took.as_secs_f64());
+        self.metrics.store_seconds.get_or_create(&OperationLabels { operation }).observe(took.as_secs_f64());
         let outcome = result.as_ref().err().map_or("ok", StoreError::code);
         self.metrics.store_requests.get_or_create(&StoreLabels { operation, outcome }).inc();
         result
@@ -51,6 +48,10 @@ impl MeteredStore {
 impl Store for MeteredStore {
     async fn get(&self, key: &str) -> Result<Option<Entry>, StoreError> {
         self.measured("get", self.inner.get(key)).await
+    }
+
+    async fn get_all(&self, keys: &[String]) -> Result<Vec<Option<Entry>>, StoreError> {
+        self.measured("get_all", self.inner.get_all(keys)).await
     }
 
     async fn list(&self, list: List) -> Result<Page, StoreError> {
