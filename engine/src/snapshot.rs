@@ -8,13 +8,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use muster_model::{
     Duration, Timestamp,
-    k8s::{
-        CsiDriver, CsiNode, CsiNodeSpec, CsiStorageCapacity, DaemonSet, Job, Namespace, Node,
-        PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget, PodKey, PriorityClass, ReplicaSet,
-        ResourceList, RuntimeClass, StatefulSet, StorageClass, VolumeAttachment,
-    },
+    k8s::{CsiNodeSpec, Node, PodKey, ResourceList},
 };
 use serde::{Deserialize, Serialize};
+
+/// The Kubernetes objects.
+pub use muster_model::k8s::Objects as Cluster;
 
 /// One moment of one cluster, its pools and its hosts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,31 +33,6 @@ pub struct Snapshot {
     pub gaps: Vec<Gap>,
     pub limits: Limits,
     pub drain: DrainPolicy,
-}
-
-/// The Kubernetes objects.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Cluster {
-    /// Registered nodes, and nodes on their way (see [`MemberState::Upcoming`]) as they will look.
-    pub nodes: Vec<Node>,
-    /// Bound and pending pods.
-    pub pods: Vec<Pod>,
-    pub namespaces: Vec<Namespace>,
-    pub volumes: Vec<PersistentVolume>,
-    pub claims: Vec<PersistentVolumeClaim>,
-    pub storage_classes: Vec<StorageClass>,
-    pub csi_nodes: Vec<CsiNode>,
-    pub csi_drivers: Vec<CsiDriver>,
-    pub storage_capacities: Vec<CsiStorageCapacity>,
-    pub volume_attachments: Vec<VolumeAttachment>,
-    pub budgets: Vec<PodDisruptionBudget>,
-    pub daemon_sets: Vec<DaemonSet>,
-    pub replica_sets: Vec<ReplicaSet>,
-    pub stateful_sets: Vec<StatefulSet>,
-    pub jobs: Vec<Job>,
-    pub priority_classes: Vec<PriorityClass>,
-    pub runtime_classes: Vec<RuntimeClass>,
 }
 
 /// A set of nodes that can grow and shrink.
@@ -83,6 +57,10 @@ pub struct Pool {
     pub max_new: Option<u32>,
     /// Free room to keep beyond what pods ask for.
     pub headroom: ResourceList,
+    /// Over how many racks and zones its nodes stay spread when some of them go. Zero asks for nothing, and
+    /// a pool that may not have that many nodes keeps as many as it can.
+    pub keep_racks: u32,
+    pub keep_zones: u32,
     pub demand: Demand,
 }
 
@@ -184,6 +162,9 @@ pub struct Host {
     pub inrush_milliwatts: i64,
     pub wake_time: Duration,
     pub off_since: Option<Timestamp>,
+    /// Since when its node serves, and how long it does so at least: switching wears machines out.
+    pub on_since: Option<Timestamp>,
+    pub min_on_time: Duration,
     pub health: Health,
     /// Failures to wake within the last day.
     pub recent_failures: u32,

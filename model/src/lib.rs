@@ -16,6 +16,7 @@ pub mod k8s;
 pub mod known;
 pub mod lease;
 pub mod names;
+pub mod observe;
 pub mod patch;
 pub mod platform;
 pub mod pool;
@@ -23,6 +24,8 @@ pub mod power;
 pub mod quantity;
 pub mod rack;
 pub mod report;
+pub mod restored;
+pub mod secret;
 pub mod status;
 
 pub mod store;
@@ -30,6 +33,7 @@ pub mod suggest;
 #[cfg(test)]
 mod test_support;
 pub mod time;
+pub mod trigger;
 
 pub use clock::Clock;
 pub use cluster::Cluster;
@@ -40,6 +44,7 @@ pub use names::{Name, Project};
 pub use pool::NodePool;
 pub use quantity::Quantity;
 pub use report::Report;
+pub use secret::Secret;
 pub use time::{Duration, Timestamp};
 
 /// API group of the custom resources, and prefix of every label and annotation that Muster writes.

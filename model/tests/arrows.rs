@@ -11,6 +11,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // Adapters: down only, never one another.
     ("store", &["model"]),
     ("power", &["model"]),
+    ("prom", &["model"]),
     ("server", &["model", "engine", "control"]),
     ("kube", &["model", "engine", "control"]),
     ("capi", &["model", "engine", "control"]),
@@ -19,7 +20,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // Wire emulators share no code with the drivers that they judge.
     ("emulate", &["model"]),
     // The binary wires concrete parts together; nothing depends on it.
-    ("muster", &["model", "engine", "control", "store", "power", "server", "kube", "capi", "sim", "emulate"]),
+    (
+        "muster",
+        &["model", "engine", "control", "store", "power", "prom", "server", "kube", "capi", "sim", "emulate"],
+    ),
 ];
 
 /// In tests a crate may also use a store, the simulated world or an emulator as its counterpart.

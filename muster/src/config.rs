@@ -32,7 +32,7 @@ pub(crate) struct View {
 #[derive(Debug, Clone, Parser)]
 pub(crate) struct Sources {
     /// Settings file (YAML)
-    #[arg(long, env = "MUSTER_CONFIG")]
+    #[arg(long, env = "MUSTER_SERVER_CONFIG")]
     config: Option<PathBuf>,
     /// Address and port to serve on
     #[arg(long)]
@@ -155,7 +155,7 @@ const SETTINGS: &[Known] = &[
         "",
         "authority of client certificates, for mtls and trusted-proxy (PEM file)",
     ),
-    known("auth.mode", "dev", "dev, token, mtls, trusted-proxy or oidc"),
+    known("auth.mode", "dev", "dev, token, mtls, trusted-proxy, oidc or k8s"),
     known("auth.bindings", "[]", "list of {user or group, project, role}"),
     known("auth.tokens", "[]", "list of {user, sha256}, for token mode"),
     known("auth.proxies", "[]", "names in the certificates of trusted proxies"),
@@ -166,6 +166,9 @@ const SETTINGS: &[Known] = &[
     known("auth.oidc.keys", "", "URL of the issuer's keys, when discovery should not be used"),
     known("auth.oidc.user-claim", "email", "claim that names the user"),
     known("auth.oidc.groups-claim", "groups", "claim that lists the user's groups"),
+    known("auth.k8s.kubeconfig", "", "cluster that judges tokens; the one that the server runs in when empty"),
+    known("auth.k8s.context", "", "context of that kubeconfig; its current one when empty"),
+    known("auth.k8s.audiences", "[\"muster\"]", "audiences of which a token must carry one; any when empty"),
     Known {
         path: "controller-token",
         default: "",
@@ -188,7 +191,7 @@ const SETTINGS: &[Known] = &[
 /// Variables that start like ours but are not settings of the server.
 const FOREIGN: [&str; 11] = [
     "MUSTER_CACHE",
-    "MUSTER_CONFIG",
+    "MUSTER_SERVER_CONFIG",
     // The command line's.
     "MUSTER_SERVER",
     "MUSTER_CONTEXT",

@@ -1,6 +1,5 @@
 //! Muster: one binary that serves, and the command line that talks to it.
 
-mod audit;
 mod bench;
 mod cli;
 mod clock;
@@ -26,8 +25,6 @@ struct Cli {
 enum Command {
     /// Serve the API
     Serve(serve::Args),
-    /// Read and verify the audit log
-    Audit(audit::Args),
     Simulate(Box<simulate::Args>),
     /// Measure Muster on this machine, against its bars
     Bench(bench::Args),
@@ -41,7 +38,6 @@ fn main() -> ExitCode {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let result = match Cli::parse_from(cli::reorder(std::env::args_os())).command {
         Command::Serve(args) => serve::main(args),
-        Command::Audit(args) => audit::main(&args),
         Command::Simulate(args) => {
             Ok(simulate::run(&args, &mut std::io::stdout().lock(), &mut std::io::stderr().lock()).into())
         }

@@ -6,6 +6,8 @@
 mod bodies;
 #[path = "api/faults.rs"]
 mod faults;
+#[path = "api/guide.rs"]
+mod guide;
 #[path = "api/harness.rs"]
 mod harness;
 #[path = "api/limits.rs"]
@@ -16,6 +18,8 @@ mod lists;
 mod metrics;
 #[path = "api/seed.rs"]
 mod seed;
+#[path = "api/service.rs"]
+mod service;
 #[path = "api/status.rs"]
 mod status;
 #[path = "api/writes.rs"]

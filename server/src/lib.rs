@@ -5,6 +5,8 @@ pub mod app;
 pub mod body;
 pub mod collect;
 pub mod error;
+pub mod example;
+pub mod export;
 pub mod frame;
 pub mod identity;
 pub mod limits;

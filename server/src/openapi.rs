@@ -57,6 +57,36 @@ const POOL_LIST: &[&str] = &[
     "cluster_id",
     "project",
 ];
+const DECISIONS: &[&str] = &[
+    "limit",
+    "cursor",
+    "cluster_id",
+    "pool",
+    "host",
+    "node",
+    "decision_outcome",
+    "since",
+    "until",
+    "actions_only",
+    "watch",
+    "resource_version",
+    "timeout_seconds",
+    "project",
+];
+const OPERATION_LIST: &[&str] = &[
+    "limit",
+    "offset",
+    "cursor",
+    "nodepool_id",
+    "state",
+    "watch",
+    "resource_version",
+    "timeout_seconds",
+    "project",
+];
+const EXPLAIN: &[&str] = &["cluster_id", "at", "project"];
+const AUDIT_LIST: &[&str] =
+    &["limit", "line", "actor", "object", "of_project", "verb", "outcome", "since", "until", "project"];
 const CREATE: &[&str] = &["dryRun", "idempotency-key", "project"];
 const READ: &[&str] = &["include_deleted", "if-none-match", "project"];
 const REPLACE: &[&str] = &["dryRun", "if-match", "if-none-match", "project"];
@@ -92,7 +122,7 @@ const OPERATIONS: &[Operation] = &[
     operation!("put" "/api/v1/clusters/{cluster_id}" "replaceCluster" 200 Some("ClusterUpdate") => Some("Cluster"), REPLACE, "Replace a cluster, or create it under this id with If-None-Match: *"),
     operation!("patch" "/api/v1/clusters/{cluster_id}" "patchCluster" 200 Some("MergePatch") => Some("Cluster"), UPDATE, "Change a cluster by JSON merge patch"),
     operation!("delete" "/api/v1/clusters/{cluster_id}" "deleteCluster" 202 None => Some("Message"), DELETE_CLUSTER, "Delete a cluster"),
-    operation!("get" "/api/v1/clusters/{cluster_id}/status" "readClusterStatus" 200 None => Some("StatusAnswer"), &["project"], "Status and reports of a cluster"),
+    operation!("get" "/api/v1/clusters/{cluster_id}/status" "readClusterStatus" 200 None => Some("ClusterStatusAnswer"), &["project"], "Status and reports of a cluster"),
     operation!("put" "/api/v1/clusters/{cluster_id}/status" "reportClusterStatus" 200 Some("Report") => Some("Message"), &["dryRun", "project"], "Report on a cluster (controllers)"),
     operation!("get" "/api/v1/clusters/{cluster_id}/nodepools" "listNodePoolsOfCluster" 200 None => Some("NodePoolList"), POOL_LIST, "List or watch the pools of a cluster"),
     operation!("post" "/api/v1/clusters/{cluster_id}/nodepools" "createNodePoolInCluster" 201 Some("NodePoolDraft") => Some("NodePool"), CREATE, "Create a pool in a cluster"),
@@ -102,11 +132,27 @@ const OPERATIONS: &[Operation] = &[
     operation!("put" "/api/v1/nodepools/{id}" "replaceNodePool" 200 Some("NodePoolUpdate") => Some("NodePool"), REPLACE, "Replace a pool, or create it under this id with If-None-Match: *"),
     operation!("patch" "/api/v1/nodepools/{id}" "patchNodePool" 200 Some("MergePatch") => Some("NodePool"), UPDATE, "Change a pool by JSON merge patch"),
     operation!("delete" "/api/v1/nodepools/{id}" "deleteNodePool" 204 None => None, DELETE, "Delete a pool"),
-    operation!("get" "/api/v1/nodepools/{id}/status" "readNodePoolStatus" 200 None => Some("StatusAnswer"), &["project"], "Status and reports of a pool"),
+    operation!("get" "/api/v1/nodepools/{id}/status" "readNodePoolStatus" 200 None => Some("NodePoolStatusAnswer"), &["project"], "Status and reports of a pool"),
     operation!("put" "/api/v1/nodepools/{id}/status" "reportNodePoolStatus" 200 Some("Report") => Some("Message"), &["dryRun", "project"], "Report on a pool (controllers)"),
     operation!("post" "/api/v1/nodepools/{id}/scale" "scaleNodePool" 202 Some("Scale") => Some("Operation"), UPDATE, "Set the size of a pool"),
-    operation!("get" "/api/v1/operations" "listOperations" 200 None => Some("OperationList"), &["limit", "offset", "nodepool_id", "project"], "List operations"),
+    operation!("get" "/api/v1/operations" "listOperations" 200 None => Some("OperationList"), OPERATION_LIST, "List or watch operations"),
     operation!("get" "/api/v1/operations/{id}" "readOperation" 200 None => Some("Operation"), &["project"], "Read an operation"),
+    operation!("get" "/api/v1/decisions" "listDecisions" 200 None => Some("DecisionList"), DECISIONS, "List or watch decisions, newest first"),
+    operation!("get" "/api/v1/decisions/{id}" "readDecision" 200 None => Some("Decision"), &["project"], "Read a decision: what it did and why, and what became of it"),
+    operation!("get" "/api/v1/decisions/{id}/replay" "replayDecision" 200 None => Some("Replay"), &["project"], "Decide again from the stored snapshot"),
+    operation!("get" "/api/v1/decisions/{id}/compare" "compareDecisions" 200 None => Some("Comparison"), &["with", "project"], "What changed from this decision to another"),
+    operation!("get" "/api/v1/explain/pod/{namespace}/{name}" "explainPod" 200 None => Some("Explanation"), EXPLAIN, "Why a pod has the place it has, or none"),
+    operation!("get" "/api/v1/explain/node/{name}" "explainNode" 200 None => Some("Explanation"), EXPLAIN, "Why a node stays, goes, or is gone"),
+    operation!("get" "/api/v1/explain/host/{name}" "explainHost" 200 None => Some("Explanation"), EXPLAIN, "What a host could do, and why it does not"),
+    operation!("get" "/api/v1/explain/pool/{id}" "explainPool" 200 None => Some("Explanation"), EXPLAIN, "Why a pool has the size it has"),
+    operation!("get" "/api/v1/explain/decision/{id}" "explainDecision" 200 None => Some("DecisionExplanation"), &["project"], "A decision in words, and whether it would be made again"),
+    operation!("delete" "/api/v1/nodepools/{id}/status/{controller_name}" "forgetNodePoolReport" 204 None => None, &["dryRun", "project"], "Forget a controller that is gone for good"),
+    operation!("delete" "/api/v1/clusters/{cluster_id}/status/{controller_name}" "forgetClusterReport" 204 None => None, &["dryRun", "project"], "Forget a controller that is gone for good"),
+    operation!("get" "/api/v1/freeze" "readFreeze" 200 None => Some("Freeze"), &["project"], "Whether anything may act"),
+    operation!("put" "/api/v1/freeze" "setFreeze" 200 Some("FreezeRequest") => Some("Freeze"), &["project"], "Stop every action, wake everything, or let Muster act again"),
+    operation!("get" "/api/v1/audit" "listAudit" 200 None => Some("AuditPage"), AUDIT_LIST, "Read the audit log, newest first (auditors)"),
+    operation!("get" "/api/v1/audit/verify" "verifyAudit" 200 None => Some("AuditVerdict"), &["project"], "Walk the whole chain of the audit log (auditors)"),
+    operation!("get" "/api/v1/store/export" "exportStore" 200 None => None, &["project"], "Everything in the store at one revision (admins)"),
 ];
 
 /// `GET /openapi.json`
@@ -158,7 +204,7 @@ impl Operation {
         if self.id.starts_with("replace") {
             responses.insert("201".into(), self.answer());
         }
-        if self.id.starts_with("read") {
+        if matches!(self.id, "readCluster" | "readNodePool") {
             responses.insert("304".into(), json!({ "description": "The caller has this version already" }));
         }
         responses.insert("default".into(), content("A refusal", "application/json", "Error"));
@@ -181,6 +227,10 @@ impl Operation {
             Some(schema) => content("Done", "application/json", schema),
             None if self.id == "metrics" => json!({ "description": "Metrics", "content": {
                 "application/openmetrics-text": { "schema": { "type": "string" } } } }),
+            None if self.id == "exportStore" => {
+                json!({ "description": "Lines of JSON with checksums", "content": {
+                "application/x-ndjson": { "schema": { "type": "string" } } } })
+            }
             None => json!({ "description": "Done" }),
         }
     }
@@ -196,8 +246,12 @@ fn path_parameters(path: &str) -> Vec<Value> {
     path.split('/')
         .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
         .map(|name| {
-            json!({ "name": name, "in": "path", "required": true,
-            "schema": { "type": "string", "format": "uuid" } })
+            // Decisions and what explanations are about have names instead.
+            let uuid = name.ends_with("id") && !path.contains("/decision");
+            let schema = if name == "controller_name" {
+                json!({ "type": "string", "minLength": 1 })
+            } else if uuid { json!({ "type": "string", "format": "uuid" }) } else { json!({ "type": "string" }) };
+            json!({ "name": name, "in": "path", "required": true, "schema": schema })
         })
         .collect()
 }

@@ -50,6 +50,7 @@ enum Message {
 /// The writing end. Dropping it writes what is queued and closes the file.
 #[derive(Debug)]
 pub struct AuditLog {
+    directory: PathBuf,
     queue: SyncSender<Message>,
     thread: std::sync::Mutex<Option<JoinHandle<()>>>,
 }
@@ -58,13 +59,19 @@ impl AuditLog {
     /// Opens the log and continues its chain. A last line that a crash cut short was never acknowledged;
     /// it is removed.
     pub fn open(options: AuditOptions) -> Result<Self, AuditError> {
+        let directory = options.directory.clone();
         let file = Active::open(options)?;
         let (queue, inbox) = sync_channel(QUEUE);
         let thread = std::thread::Builder::new()
             .name("audit".into())
             .spawn(move || write_loop(file, &inbox))
             .map_err(|source| AuditError::Open { path: "writer thread".into(), source })?;
-        Ok(Self { queue, thread: std::sync::Mutex::new(Some(thread)) })
+        Ok(Self { directory, queue, thread: std::sync::Mutex::new(Some(thread)) })
+    }
+
+    /// Where it is written.
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// Returns once the event is on the disk.

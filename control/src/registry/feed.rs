@@ -15,8 +15,7 @@ use super::{
     events::Event,
     index::{Index, Summary},
     keys::{self, Kind, Place},
-    light::{LightObject, LightStatus},
-    operations::LightOperation,
+    light::{self, LightStatus},
 };
 
 /// Entries per page of the first load: about 2 MiB of pools.
@@ -39,6 +38,9 @@ pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
         let error = result.err();
         loaded = !matches!(error, Some(StoreError::Compacted { .. } | StoreError::Future { .. }));
         shared.set_live(false);
+        if let Some(StoreError::Future { asked, .. }) = error {
+            note_regress(&shared, asked).await;
+        }
         if let Some(error) = error {
             tracing::warn!(code = error.code(), %error, "the feed of changes broke off; trying again");
         }
@@ -47,6 +49,17 @@ pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
             () = shared.clock.sleep(pause) => {}
         }
         pause = Duration::from_millis((pause.millis() * 2).min(RETRY_LONGEST.millis()));
+    }
+}
+
+/// The store is behind what we have seen of it: it was restored from something older while we ran.
+async fn note_regress(shared: &Shared, seen: Revision) {
+    match crate::freeze::mark_when_behind(shared.store.as_ref(), seen, shared.clock.now()).await {
+        Ok(true) => {
+            tracing::error!(%seen, "the store went back behind what it had reached; nothing acts now")
+        }
+        Ok(false) => {}
+        Err(error) => tracing::error!(%error, "the store went back, and that cannot be written down in it"),
     }
 }
 
@@ -87,7 +100,7 @@ async fn follow(shared: &Shared, loaded: bool, pause: &mut Duration) -> Result<(
 pub(super) async fn load(shared: &Shared) -> Result<Revision, StoreError> {
     let mut index = Index::default();
     let mut at = None;
-    for kind in [Kind::Cluster, Kind::Pool] {
+    for kind in Kind::ALL {
         // In the order of the keys, which is that of the ids.
         let mut summaries: Vec<Summary> = Vec::new();
         read_all(shared, kind.objects(), &mut at, |entry| {
@@ -110,12 +123,6 @@ pub(super) async fn load(shared: &Shared) -> Result<Revision, StoreError> {
             index.set(Arc::new(summary));
         }
     }
-    read_all(shared, keys::OPERATIONS.to_owned(), &mut at, |entry| {
-        if let Some(Place::Operation(id)) = keys::place(&entry.key) {
-            note_operation(&mut index, id, Some(&entry.value));
-        }
-    })
-    .await?;
     let revision = match at {
         Some(revision) => revision,
         None => shared.store.revision().await?,
@@ -167,8 +174,8 @@ fn object_summary(
     modified: Revision,
     index: &mut Index,
 ) -> Option<Summary> {
-    match serde_json::from_slice::<LightObject<'_>>(value) {
-        Ok(object) => Some(object.summary(kind, modified, index)),
+    match light::summary(kind, value, modified, index) {
+        Ok(summary) => Some(summary),
         Err(error) => {
             tracing::error!(key, %error, "a stored object cannot be read and is left out of lists");
             None
@@ -180,16 +187,6 @@ fn light_status(key: &str, value: &[u8]) -> Option<LightStatus> {
     serde_json::from_slice(value)
         .map_err(|error| tracing::error!(key, %error, "a stored status cannot be read and is ignored"))
         .ok()
-}
-
-fn note_operation(index: &mut Index, id: Uuid, value: Option<&[u8]>) {
-    let open = value
-        .and_then(|value| serde_json::from_slice::<LightOperation>(value).ok())
-        .filter(|operation| !operation.done);
-    match open {
-        Some(operation) => drop(index.open_operations.insert(id, operation.nodepool_id)),
-        None => drop(index.open_operations.remove(&id)),
-    }
 }
 
 /// What one commit did to one key.
@@ -226,9 +223,6 @@ fn apply(shared: &Shared, changes: &[store::Change]) -> Vec<Arc<Event>> {
             match keys::place(&change.key) {
                 Some(Place::Object(kind, id)) => touched.entry((kind, id)).or_default().object = entry.into(),
                 Some(Place::Status(kind, id)) => touched.entry((kind, id)).or_default().status = entry.into(),
-                Some(Place::Operation(id)) => {
-                    note_operation(&mut index, id, entry.map(|entry| entry.value.as_ref()));
-                }
                 None => {}
             }
         }

@@ -97,9 +97,21 @@ impl LabelSelector {
         &self.0
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     fn matches(&self, labels: &[(Arc<str>, Arc<str>)]) -> bool {
+        self.holds(|key| labels.iter().find(|(found, _)| **found == *key).map(|(_, value)| &**value))
+    }
+
+    pub(crate) fn matches_map(&self, labels: &std::collections::BTreeMap<String, String>) -> bool {
+        self.holds(|key| labels.get(key).map(String::as_str))
+    }
+
+    fn holds<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
         self.0.iter().all(|test| {
-            let value = labels.iter().find(|(key, _)| **key == *test.key).map(|(_, value)| &**value);
+            let value = label(&test.key);
             let listed = |values: &[String]| value.is_some_and(|value| values.iter().any(|v| v == value));
             match &test.rule {
                 Rule::In(values) => listed(values),

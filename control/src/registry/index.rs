@@ -4,14 +4,17 @@
 //! bytes each; how they are searched is in [`super::table`]). One task feeds it from the store's watch; `revision` says how far it has come.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
-use muster_model::{Timestamp, store::Revision};
+use muster_model::{Timestamp, status::PoolRollup, store::Revision};
 use uuid::Uuid;
 
-use super::{filter::Filter, keys::Kind, table::Table};
+use super::{filter::Filter, keys::Kind, rollup::Rollup, table::Table};
+
+/// The phase of an operation that is under way.
+pub(super) const OPEN: &str = "Running";
 
 /// What the index knows of one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +22,8 @@ pub struct Summary {
     pub kind: Kind,
     pub id: Uuid,
     pub project: Arc<str>,
-    /// The pool's cluster; the cluster itself for clusters.
+    /// The pool's cluster; the cluster itself for clusters; the pool for operations on one,
+    /// nil for operations on hosts.
     pub cluster: Uuid,
     pub name: Box<str>,
     pub created_by: Arc<str>,
@@ -79,11 +83,14 @@ pub struct Cursor {
 pub(super) struct Index {
     pub(super) clusters: Table,
     pub(super) pools: Table,
+    pub(super) operations: Table,
+    /// The pools of each cluster, counted.
+    rollups: HashMap<Uuid, Rollup>,
     pub(super) revision: Revision,
     /// Objects whose status is due for another look, by time.
     due: BTreeSet<(Timestamp, Kind, Uuid)>,
-    /// Operations under way, by the pool they belong to.
-    pub(super) open_operations: BTreeMap<Uuid, Uuid>,
+    /// Operations on pools that are under way.
+    pub(super) open_operations: BTreeSet<Uuid>,
     texts: HashSet<Arc<str>, foldhash::fast::RandomState>,
 }
 
@@ -92,6 +99,7 @@ impl Index {
         match kind {
             Kind::Cluster => &self.clusters,
             Kind::Pool => &self.pools,
+            Kind::Operation => &self.operations,
         }
     }
 
@@ -99,6 +107,7 @@ impl Index {
         match kind {
             Kind::Cluster => &mut self.clusters,
             Kind::Pool => &mut self.pools,
+            Kind::Operation => &mut self.operations,
         }
     }
 
@@ -129,7 +138,19 @@ impl Index {
     /// Puts or replaces an object; returns what was known of it before.
     pub(super) fn set(&mut self, summary: Arc<Summary>) -> Option<Arc<Summary>> {
         let (kind, id, due) = (summary.kind, summary.id, summary.recheck_at);
+        if kind == Kind::Operation {
+            // Those on hosts are ended by the inventory, which knows them.
+            if summary.phase == OPEN && !summary.cluster.is_nil() {
+                self.open_operations.insert(id);
+            } else {
+                self.open_operations.remove(&id);
+            }
+        }
+        if kind == Kind::Pool {
+            self.rollups.entry(summary.cluster).or_default().add(&summary);
+        }
         let before = self.table_mut(kind).set(summary);
+        self.uncount(before.as_deref());
         if let Some(at) = before.as_ref().and_then(|before| before.recheck_at) {
             self.due.remove(&(at, kind, id));
         }
@@ -141,10 +162,28 @@ impl Index {
 
     pub(super) fn remove(&mut self, kind: Kind, id: Uuid) -> Option<Arc<Summary>> {
         let before = self.table_mut(kind).remove(id)?;
+        self.open_operations.remove(&id);
+        self.uncount(Some(&before));
         if let Some(at) = before.recheck_at {
             self.due.remove(&(at, kind, id));
         }
         Some(before)
+    }
+
+    /// Takes what was known of a pool out of its cluster's counts.
+    fn uncount(&mut self, before: Option<&Summary>) {
+        let Some(before) = before.filter(|before| before.kind == Kind::Pool) else { return };
+        if let Some(rollup) = self.rollups.get_mut(&before.cluster) {
+            rollup.remove(before);
+            if rollup.total == 0 {
+                self.rollups.remove(&before.cluster);
+            }
+        }
+    }
+
+    /// The pools of a cluster, counted.
+    pub(super) fn rollup(&self, cluster: Uuid) -> PoolRollup {
+        self.rollups.get(&cluster).map(Rollup::render).unwrap_or_else(|| Rollup::default().render())
     }
 
     /// Objects whose status is due at `now`, at most `limit`.
@@ -164,10 +203,10 @@ impl Index {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn summary(number: u128, at: i64) -> Summary {
+    pub(in crate::registry) fn summary(number: u128, at: i64) -> Summary {
         Summary {
             kind: Kind::Pool,
             id: Uuid::from_u128(number),

@@ -26,7 +26,9 @@ mod noun;
 mod operations;
 mod postings;
 mod reports;
+mod rollup;
 mod table;
+mod target;
 mod timer;
 mod watch;
 mod write;
@@ -51,11 +53,16 @@ pub use filter::{FieldTest, Filter, LabelSelector, SelectorError};
 pub use idempotency::{IdempotencyKey, MAX_KEY as MAX_IDEMPOTENCY_KEY};
 pub use index::{Counts, Cursor, Found, Start, Summary};
 pub use keys::Kind;
+pub(crate) use noun::inventory_pool;
 pub use noun::{Cluster, NodePool, Noun, StatusRecord, Stored};
-pub use operations::{Operation, OperationState};
+pub(crate) use operations::decode as decode_operation;
+pub use operations::{Operation, OperationState, Subject};
 pub use reports::ObjectStatus;
+pub use target::{OwnReport, PoolWord, Said};
 pub use watch::{Sight, Watch, WatchItem};
 pub use write::{AuditNote, Deleted, Force, Guard, WriteContext, Written};
+
+use crate::freeze::{self, Freeze};
 
 use cache::{Cache, Rendered};
 use events::Ring;
@@ -94,6 +101,8 @@ struct Shared {
     head: tokio::sync::watch::Sender<Revision>,
     live: AtomicBool,
     loaded: AtomicBool,
+    /// What the last look at the store said about the freeze.
+    freeze: RwLock<Arc<Freeze>>,
 }
 
 impl Shared {
@@ -190,9 +199,12 @@ impl Registry {
             head: tokio::sync::watch::Sender::new(Revision::ZERO),
             live: AtomicBool::new(false),
             loaded: AtomicBool::new(false),
+            freeze: RwLock::default(),
         });
         feed::load(&shared).await?;
-        Ok(Arc::new(Self { shared }))
+        let registry = Self { shared };
+        registry.set_freeze(freeze::state(registry.store().as_ref()).await);
+        Ok(Arc::new(registry))
     }
 
     /// Runs the feed and the timer until `stop`.
@@ -210,6 +222,15 @@ impl Registry {
     /// Whether the feed follows the store now.
     pub fn is_live(&self) -> bool {
         self.shared.live.load(Ordering::Acquire)
+    }
+
+    /// Whether anything may act, as of a moment ago. [`freeze::state`] asks the store itself.
+    pub fn freeze(&self) -> Arc<Freeze> {
+        Arc::clone(&self.shared.freeze.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub fn set_freeze(&self, state: Freeze) {
+        *self.shared.freeze.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(state);
     }
 
     /// How far lists have come.
@@ -266,7 +287,13 @@ impl Registry {
         Ok(texts.into_iter().flatten().collect())
     }
 
-    fn render<N: Noun>(&self, stored: &Stored<N>, secrets: Secrets) -> Bytes {
+    /// An object as the API shows it now.
+    pub fn render<N: Noun>(&self, stored: &Stored<N>, secrets: Secrets) -> Bytes {
+        if N::KIND == Kind::Cluster {
+            // Its pools change without it, so its text is never kept.
+            let pools = self.shared.index().rollup(stored.object.id());
+            return Bytes::from(stored.text_with(secrets, Some(pools)));
+        }
         let text = Bytes::from(stored.text(secrets));
         let rendered =
             Rendered { version: stored.version, status_version: stored.status_version, text: text.clone() };

@@ -6,12 +6,13 @@ use muster_model::{Timestamp, k8s::Node};
 
 use super::{
     ground::{Ground, Seat, amount, is_ready},
+    places::{self, Places, Spot},
     report::Blocker,
 };
 use crate::{
     fit::Amounts,
     plan::Plan,
-    snapshot::{MemberState, Mode, Pool, Snapshot, Trigger},
+    snapshot::{Host, MemberState, Mode, Pool, Snapshot, Trigger},
     solve::State,
 };
 
@@ -58,6 +59,7 @@ pub(crate) struct Tally<'a> {
     /// By lane, over the nodes that stay.
     pub(crate) allocatable: Vec<i64>,
     pub(crate) used: Vec<i64>,
+    places: Places<'a>,
     /// Headroom by name: required, and held by nodes that stay if no lane has it.
     headroom: Vec<(Box<str>, i64, Option<usize>, i64)>,
 }
@@ -67,6 +69,8 @@ pub(crate) struct Pools<'a> {
     pub(crate) tallies: Vec<Tally<'a>>,
     /// Pool of every seat.
     pub(crate) of: Vec<Option<u32>>,
+    /// Rack and zone of every seat.
+    spots: Vec<Spot<'a>>,
     cluster: Unready,
     racks: BTreeMap<&'a str, Unready>,
     cpu: Option<usize>,
@@ -80,10 +84,10 @@ impl<'a> Pools<'a> {
         let mut tallies: Vec<Tally<'a>> =
             snapshot.pools.iter().map(|pool| tally(pool, plan, ground)).collect();
         let by_name: BTreeMap<&str, u32> = snapshot.pools.iter().map(|pool| &*pool.name).zip(0..).collect();
-        let racks_of: BTreeMap<&str, &str> =
-            snapshot.hosts.iter().filter_map(|host| Some((&*host.name, host.rack.as_deref()?))).collect();
+        let hosts: BTreeMap<&str, &Host> = snapshot.hosts.iter().map(|host| (&*host.name, host)).collect();
         let mut pools = Self {
             of: Vec::with_capacity(ground.seats.len()),
+            spots: Vec::with_capacity(ground.seats.len()),
             cluster: Unready::default(),
             racks: BTreeMap::new(),
             cpu: lane("cpu"),
@@ -93,6 +97,9 @@ impl<'a> Pools<'a> {
         for (at, seat) in ground.seats.iter().enumerate() {
             let pool = seat.member.and_then(|member| by_name.get(&*member.pool)).copied();
             pools.of.push(pool);
+            let host = seat.member.and_then(|member| hosts.get(member.host.as_deref()?)).copied();
+            let spot = places::spot(seat, host);
+            pools.spots.push(spot);
             if seat.index.is_none() {
                 continue;
             }
@@ -101,8 +108,7 @@ impl<'a> Pools<'a> {
             let unready = is_unready(snapshot, seat.node);
             if !upcoming {
                 pools.cluster.count(unready);
-                let host = seat.member.and_then(|member| member.host.as_deref());
-                if let Some(rack) = host.and_then(|host| racks_of.get(host)) {
+                if let Some(rack) = spot[0] {
                     pools.racks.entry(rack).or_default().count(unready);
                 }
             }
@@ -122,6 +128,7 @@ impl<'a> Pools<'a> {
                 tally.used[lane] += capacity - state.room(at)[lane];
             }
             tally.hold(seat.node, 1);
+            tally.places.add(spot);
         }
         for member in snapshot.members.values().filter(|member| member.state != MemberState::Leaving) {
             if let Some(&pool) = by_name.get(&*member.pool) {
@@ -152,6 +159,12 @@ impl<'a> Pools<'a> {
                 in_pool.and_then(|t| open(format!("pool {}", t.pool.name), t.unready, UNREADY_IN_CLUSTER))
             })
             .or_else(|| in_rack.and_then(|(rack, seen)| open(format!("rack {rack}"), seen, UNREADY_IN_RACK)))
+    }
+
+    /// The word of a pool that asks for spread, if the node is the last one in its rack or zone.
+    pub(crate) fn last_there(&self, node: u32) -> Option<Blocker> {
+        let tally = &self.tallies[self.of[node as usize]? as usize];
+        tally.places.last(tally.pool, self.spots[node as usize])
     }
 
     /// What the pool says against losing the node if its pods moved so: marks and headroom.
@@ -188,6 +201,7 @@ impl<'a> Pools<'a> {
         if let Some(pool) = own {
             let tally = &mut self.tallies[pool as usize];
             tally.removed += 1;
+            tally.places.remove(self.spots[node as usize]);
             tally.staying = tally.staying.saturating_sub(1);
         }
     }
@@ -244,6 +258,7 @@ fn tally<'a>(pool: &'a Pool, plan: &Plan, ground: &Ground<'_>) -> Tally<'a> {
         unready: Unready::default(),
         allocatable: vec![0; lanes],
         used: vec![0; lanes],
+        places: Places::new(pool),
         headroom: headroom.collect(),
     }
 }

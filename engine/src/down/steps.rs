@@ -41,12 +41,20 @@ pub fn step(snapshot: &Snapshot, pool: &Pool) -> Option<Step> {
     if snapshot.now.since(since) < demand.scale_up_delay {
         return None;
     }
+    let (share, mark) = above_mark(snapshot, pool)?;
+    Some(Step::HighMark { share, mark, since, required: demand.scale_up_delay })
+}
+
+/// What the pool asks for above one of its high marks, and that mark. Whoever observes the pool remembers
+/// since when there is one.
+pub fn above_mark(snapshot: &Snapshot, pool: &Pool) -> Option<(Share, u32)> {
+    let demand = &pool.demand;
     let [cpu, memory] = shares(snapshot, pool);
     let marks = [(cpu, demand.target_cpu_percent), (memory, demand.target_memory_percent)];
     marks.into_iter().find_map(|(share, mark)| {
         let mark = mark?;
         let above = i128::from(share.used) * 100 > i128::from(share.allocatable) * i128::from(mark);
-        above.then_some(Step::HighMark { share, mark, since, required: demand.scale_up_delay })
+        above.then_some((share, mark))
     })
 }
 

@@ -10,9 +10,9 @@ use super::{
     fix,
     hosts::refusal,
     limits::{self, Limit},
-    one_line,
+    one_line, say,
     scene::{Candidate, Judgement, Scene, judge},
-    templates,
+    templates, with_number,
 };
 use crate::{
     fit::{Cycle, Plugin},
@@ -53,7 +53,7 @@ pub(super) fn explain(scene: &Scene<'_>, pod: &Pod) -> PodAnswer {
 fn short(scene: &Scene<'_>, pod: &Pod, cause: Cause) -> PodAnswer {
     PodAnswer {
         pod: pod.key(),
-        headline: one_line(&format!("{} {}", pod.key(), cause.text)),
+        headline: one_line(&with_number(&format!("{} ", pod.key()), &cause.text, &size(pod))),
         node: pod.spec.node_name.as_deref().map(Into::into),
         alike: 1,
         pools: Vec::new(),
@@ -304,7 +304,19 @@ fn headline(scene: &Scene<'_>, pod: &Pod, cause: &Cause, alike: u32) -> String {
         }
         _ => String::new(),
     };
-    one_line(&format!("{}{others}: {pool}{}", pod.key(), cause.text))
+    let lead = format!("{}{others}: {pool}", pod.key());
+    one_line(&with_number(&lead, &cause.text, &size(pod)))
+}
+
+/// What the pod asks for.
+fn size(pod: &Pod) -> String {
+    let request = crate::fit::requests::of_pending(pod);
+    let amounts: Vec<String> = request.entries().take(2).map(|(name, amount)| say(name, amount)).collect();
+    if amounts.is_empty() {
+        "it asks for 0 cpu".to_owned()
+    } else {
+        format!("it asks for {}", amounts.join(", "))
+    }
 }
 
 /// The fix for the closest machine first, then by the number of pods it helps and by name.

@@ -9,12 +9,13 @@ use muster_model::k8s::{Node, Pod};
 
 use super::{
     explain::{self, Report},
-    offers::{Way, WaySource, Ways},
+    offers::{Way, WaySource, Ways, pools_by_name},
     translate::{Input, Offer, Translated, translate},
     types::{NewNode, Placement, Plan, Source, Target},
 };
 use crate::{
     admit, down,
+    down::by_name,
     snapshot::{MemberState, Snapshot},
     solve,
 };
@@ -56,7 +57,9 @@ pub fn scale_up_with(snapshot: &Snapshot, explain: Explain) -> Decision {
         let torn = torn_groups(snapshot, &plan, &left_out);
         if torn.is_empty() {
             let report = match explain {
-                Explain::Yes => explain::report(snapshot, &ways, &translated, &solution, &pending),
+                Explain::Yes => {
+                    explain::report(snapshot, &ways, &translated, &solution, &pending, &scene.nodes)
+                }
                 Explain::No => Report::default(),
             };
             return Decision { plan, report };
@@ -77,6 +80,8 @@ pub fn problem(snapshot: &Snapshot) -> solve::Problem {
 /// The parts of the world that the planner reads, with what is only simulated.
 #[derive(Debug)]
 struct Scene<'a> {
+    /// By name, so that the order of the snapshot does not matter.
+    nodes: Vec<&'a Node>,
     pending: Vec<&'a Pod>,
     /// Bound pods by index of their node.
     running: Vec<(&'a Pod, u32)>,
@@ -97,7 +102,9 @@ struct Scene<'a> {
 impl<'a> Scene<'a> {
     fn new(snapshot: &'a Snapshot, ways: &Ways) -> Self {
         let cluster = &snapshot.cluster;
-        let places: BTreeMap<&str, u32> = cluster.nodes.iter().map(Node::name).zip(0..).collect();
+        let mut nodes: Vec<&Node> = cluster.nodes.iter().collect();
+        nodes.sort_by(|a, b| by_name(a.name(), b.name()));
+        let places: BTreeMap<&str, u32> = nodes.iter().map(|node| node.name()).zip(0..).collect();
         let mut pending: Vec<&Pod> = Vec::with_capacity(cluster.pods.len());
         let mut running = Vec::new();
         for pod in &cluster.pods {
@@ -123,7 +130,7 @@ impl<'a> Scene<'a> {
             })
             .collect();
         let mut on_upcoming = Vec::new();
-        for (node, at) in cluster.nodes.iter().zip(0..) {
+        for (&node, at) in nodes.iter().zip(0..) {
             let member = snapshot.members.get(node.name());
             if member.is_some_and(|member| matches!(member.state, MemberState::Upcoming { .. })) {
                 let missing = |daemon: &u32| {
@@ -140,9 +147,10 @@ impl<'a> Scene<'a> {
             .map(cordoned)
             .collect();
         let mut scene = Self {
+            real_nodes: nodes.len(),
+            nodes,
             pending,
             running,
-            real_nodes: cluster.nodes.len(),
             required: Vec::new(),
             daemons: daemons.iter().map(|(_, pod)| pod.clone()).collect(),
             on_way,
@@ -157,7 +165,7 @@ impl<'a> Scene<'a> {
 
     /// Calls up what a pool's minimum or fixed size asks for; pods then find these nodes there.
     fn require_minimum(&mut self, snapshot: &Snapshot, ways: &Ways) {
-        for (index, pool) in snapshot.pools.iter().enumerate() {
+        for (index, pool) in pools_by_name(snapshot) {
             let members = snapshot.members.values().filter(|member| member.pool == pool.name);
             let staying = members.filter(|member| member.state != MemberState::Leaving).count() as u32;
             let wanted = pool.fixed.map_or(pool.min, |fixed| fixed.max(pool.min));
@@ -209,7 +217,7 @@ impl<'a> Scene<'a> {
     where
         'a: 's,
     {
-        let mut nodes: Vec<&Node> = snapshot.cluster.nodes.iter().collect();
+        let mut nodes: Vec<&Node> = self.nodes.clone();
         for closed in &self.closed {
             if let Some(node) = nodes.iter_mut().find(|node| node.name() == closed.name()) {
                 *node = closed;
@@ -307,7 +315,7 @@ impl Draft<'_> {
         for step in &solution.steps {
             let on = match step.target {
                 solve::Target::Node(at) if (at as usize) < self.scene.real_nodes => {
-                    Target::Node(self.snapshot.cluster.nodes[at as usize].metadata.name.clone())
+                    Target::Node(self.scene.nodes[at as usize].metadata.name.clone())
                 }
                 solve::Target::Node(at) => Target::New(at - self.scene.real_nodes as u32),
                 solve::Target::Machine(at) => Target::New(required + at),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_model::k8s::{Pod, PodKey};
+use muster_model::k8s::{Node, Pod, PodKey};
 use serde::Serialize;
 
 use super::{
@@ -89,6 +89,7 @@ pub(crate) fn report(
     translated: &Translated<'_>,
     solution: &Solution,
     pending: &[&Pod],
+    nodes: &[&Node],
 ) -> Report {
     let problem = &translated.problem;
     let stock = left_over(problem, solution);
@@ -125,7 +126,7 @@ pub(crate) fn report(
         classes: translated.classes.len(),
         unplaced,
         hosts,
-        preferences: super::soft::count(translated, solution, ways, snapshot),
+        preferences: super::soft::count(translated, solution, ways, nodes),
     }
 }
 

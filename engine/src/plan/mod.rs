@@ -20,5 +20,6 @@ pub use classes::PodClass;
 pub use decide::{Decision, Explain, problem, scale_up, scale_up_with};
 pub use explain::{ClassReport, PoolReason, Preferences, Reason, Report};
 pub use offers::{HostRefusal, LimitName};
+pub(crate) use translate::in_bounds;
 pub use translate::{Input, Offer, Translated, translate};
 pub use types::{NewNode, Placement, Plan, Removal, Source, Target};

@@ -69,11 +69,18 @@ pub enum LimitName {
     Waking { whose: String },
 }
 
+/// Pools with their index, by name: the order of the snapshot does not matter.
+pub(crate) fn pools_by_name(snapshot: &Snapshot) -> Vec<(usize, &Pool)> {
+    let mut pools: Vec<(usize, &Pool)> = snapshot.pools.iter().enumerate().collect();
+    pools.sort_by(|a, b| a.1.name.cmp(&b.1.name));
+    pools
+}
+
 impl Ways {
     pub(crate) fn new(snapshot: &Snapshot) -> Self {
         let mut ways = Self::default();
         let shared = ways.cluster_budgets(snapshot);
-        for (index, pool) in snapshot.pools.iter().enumerate() {
+        for (index, pool) in pools_by_name(snapshot) {
             if pool.mode == Mode::Frozen
                 || snapshot.hold(&[Scope::Pool(pool.name.clone())], Stops::Growth).is_some()
             {

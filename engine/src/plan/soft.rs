@@ -7,7 +7,6 @@ use muster_model::k8s::{Labels, Node, PodAffinityTerm, WhenUnsatisfiable};
 use super::{explain::Preferences, offers::Ways, targets::HOSTNAME, translate::Translated};
 use crate::{
     fit::{node_affinity, pod_affinity},
-    snapshot::Snapshot,
     solve::{Solution, Target},
 };
 
@@ -17,13 +16,13 @@ pub(crate) fn count(
     translated: &Translated<'_>,
     solution: &Solution,
     ways: &Ways,
-    snapshot: &Snapshot,
+    nodes: &[&Node],
 ) -> Preferences {
     let mut total = Preferences::default();
-    let nodes = snapshot.cluster.nodes.len() as u32;
+    let count = nodes.len() as u32;
     let node_of = |target: Target| -> Option<&Node> {
         match target {
-            Target::Node(at) => snapshot.cluster.nodes.get(at as usize),
+            Target::Node(at) => nodes.get(at as usize).copied(),
             Target::Machine(at) => Some(&ways.list[solution.machines[at as usize] as usize].node),
         }
     };
@@ -32,7 +31,7 @@ pub(crate) fn count(
         if key == HOSTNAME {
             return Some(match target {
                 Target::Node(at) => at.to_string(),
-                Target::Machine(at) => (nodes + at).to_string(),
+                Target::Machine(at) => (count + at).to_string(),
             });
         }
         node_of(target)?.metadata.labels.text(key).map(str::to_owned)

@@ -170,6 +170,14 @@ fn lanes(classes: &[PodClass<'_>]) -> Vec<Box<str>> {
     lanes
 }
 
+/// Four pebibytes, or so many of anything else: sums of amounts within it do not overflow. Larger ones are
+/// written by mistake, and count as so much.
+const MOST: i64 = 1 << 52;
+
+pub(crate) fn in_bounds(amount: i64) -> i64 {
+    amount.clamp(-MOST, MOST)
+}
+
 /// Amounts by lane; a request counts as one pod.
 fn amounts(lanes: &[Box<str>], amounts: &Amounts, pods: i64) -> Vec<i64> {
     lanes
@@ -181,6 +189,7 @@ fn amounts(lanes: &[Box<str>], amounts: &Amounts, pods: i64) -> Vec<i64> {
             "pods" => pods,
             name => amounts.scalar(name),
         })
+        .map(in_bounds)
         .collect()
 }
 

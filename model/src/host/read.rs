@@ -11,8 +11,8 @@ use crate::{
 };
 
 use super::{
-    Acknowledgement, BareMetalNodeSpec, DriverKind, DriverSpec, Hold, LimitOverrides, MacAddress, MatchBy,
-    MgmtAddress, NodeMatch, PowerInterface, ResourceCapacity, driver_settings,
+    Acknowledgement, BareMetalNodeSpec, Deletion, DriverKind, DriverSpec, Hold, LimitOverrides, MacAddress,
+    MatchBy, MgmtAddress, NodeMatch, PowerInterface, Registered, ResourceCapacity, driver_settings,
 };
 
 /// Longest free text: ids, reasons, names of people.
@@ -89,6 +89,13 @@ fn read(mut object: Object<'_>, findings: &mut Findings) -> BareMetalNodeSpec {
     }
     if let Some(block) = object.object("deadlines", findings) {
         spec.deadlines = read_deadlines(&block, findings);
+    }
+    spec.project = dns_label(&mut object, "project", findings);
+    if let Some(block) = object.object("registered", findings) {
+        spec.registered = read_signed(block, findings).map(|(by, at)| Registered { by, at });
+    }
+    if let Some(block) = object.object("deletion", findings) {
+        spec.deletion = read_deletion(block, findings);
     }
     for (path, item) in object.list("drivers", MAX_DRIVERS, findings).unwrap_or_default() {
         if let Some(driver) =
@@ -263,7 +270,23 @@ fn read_acknowledgement(mut object: Object<'_>, findings: &mut Findings) -> Opti
     Some(Acknowledgement { by: by?, reason: reason?, at: at? })
 }
 
-fn read_deadlines(object: &Object<'_>, findings: &mut Findings) -> LimitOverrides {
+fn read_deletion(mut object: Object<'_>, findings: &mut Findings) -> Option<Deletion> {
+    let mode = object.choice("mode", findings).unwrap_or_default();
+    read_signed(object, findings).map(|(by, at)| Deletion { mode, by, at })
+}
+
+/// Who did something, and when: the rest of a block.
+fn read_signed(mut object: Object<'_>, findings: &mut Findings) -> Option<(String, Timestamp)> {
+    let by = required(&mut object, "by", findings);
+    let at = parsed::<Timestamp>(&mut object, "at", "2025-10-17T10:00:00Z", findings);
+    if at.is_none() && object.get("at").is_none() {
+        findings.push(FieldError::new(object.at("at"), "is required"));
+    }
+    object.finish(findings);
+    Some((by?, at?))
+}
+
+pub(super) fn read_deadlines(object: &Object<'_>, findings: &mut Findings) -> LimitOverrides {
     let mut overrides = LimitOverrides::default();
     for (name, value) in object.members() {
         let path = object.at(name);
@@ -336,7 +359,9 @@ mod tests {
             "idleWatts": 400, "maxWatts": 6000, "nodeMatch": {"by": "label", "value": "host=a"},
             "admin": "normal", "hold": {"by": "ann", "reason": "new disk", "until": "2030-01-01T00:00:00Z"},
             "acknowledgement": {"by": "ann", "reason": "done", "at": "2029-01-01T00:00:00Z"},
-            "deadlines": {"bootDeadline": "40m"}, "canForceOff": false
+            "deadlines": {"bootDeadline": "40m"}, "project": "ml",
+            "registered": {"by": "ann", "at": "2028-01-01T00:00:00Z"},
+            "deletion": {"mode": "power-off", "by": "ann", "at": "2029-01-01T00:00:00Z"}, "canForceOff": false
         })
     }
 

@@ -9,6 +9,7 @@ mod affinity;
 mod list;
 mod meta;
 mod node;
+mod objects;
 mod pod;
 mod policy;
 mod read;
@@ -27,6 +28,7 @@ pub use affinity::{
 pub use list::List;
 pub use meta::{Annotations, ObjectMeta, OwnerReference};
 pub use node::{Node, NodeCondition, NodeInfo, NodeSpec, NodeStatus};
+pub use objects::Objects;
 pub use pod::{
     Container, ContainerPort, ContainerRestartPolicy, Pod, PodKey, PodResourceClaim, PodSpec, Protocol,
     Resources, RestartRule, SchedulingGate, SchedulingGroup,

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
+    promql,
     schedule::Schedule,
     template::{Resources, read_resources},
 };
@@ -226,6 +227,13 @@ impl Autoscaling {
         bounds
     }
 
+    /// The smallest minimum and the largest maximum that any schedule allows at any time.
+    pub fn widest_bounds(&self) -> (u32, u32) {
+        let minima = self.schedules().iter().filter_map(|schedule| schedule.min_nodes);
+        let maxima = self.schedules().iter().filter_map(|schedule| schedule.max_nodes);
+        (minima.fold(self.min_nodes(), u32::min), maxima.fold(self.max_nodes(), u32::max))
+    }
+
     /// When [`Self::bounds_at`] may next give another answer.
     pub fn next_bounds_change(&self, now: Timestamp) -> Option<Timestamp> {
         self.schedules().iter().filter_map(|schedule| schedule.next_change(now)).min()
@@ -322,6 +330,18 @@ fn read_trigger(item: &Value, path: String, findings: &mut Findings) -> Option<T
         if o.get(required).is_none() {
             findings.push(FieldError::new(o.at(required), "is required"));
         }
+    }
+    if let Some(query) = &metric_query
+        && let Some(operator) = promql::top_comparison(query)
+    {
+        findings.push(
+            FieldError::new(
+                o.at("metricQuery"),
+                "must not end in a comparison: false would look like no data",
+            )
+            .found(&query.as_str().into())
+            .hint(format!("put the limit into threshold, or write `{operator} bool`")),
+        );
     }
     let path = o.at("clearThreshold");
     object.finish(findings);

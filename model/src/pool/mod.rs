@@ -6,6 +6,7 @@ mod cron;
 mod effective;
 mod labels;
 mod management;
+pub mod promql;
 mod schedule;
 mod spec;
 mod template;

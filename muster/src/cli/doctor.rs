@@ -227,6 +227,9 @@ async fn server(tools: &Tools, connection: &Connection, checks: &mut Vec<Check>)
         }
         None => Check::skipped("version", &name, "the server does not tell its version"),
     });
+    if who.is_ok() {
+        checks.push(freeze(&session, &name).await);
+    }
     match who {
         Ok(_) => pools(&session, checks).await,
         Err(_) => checks.push(Check::skipped("pools", &name, "not allowed to look")),
@@ -237,6 +240,22 @@ async fn server(tools: &Tools, connection: &Connection, checks: &mut Vec<Check>)
 fn known_as(who: &Value) -> String {
     let text = |path: &str| kinds::dash(text_at(who, path));
     format!("{} by {}, mode {}, project {}", text("name"), text("proof"), text("mode"), text("project"))
+}
+
+/// A freeze that somebody forgot looks like a Muster that does nothing.
+async fn freeze(session: &Session, server: &str) -> Check {
+    match session.client.call(Request::get("/api/v1/freeze", format!("server {server}"))).await {
+        Ok(answer) if answer.body["may_act"] == json!(true) => Check::ok("freeze", server, "not frozen"),
+        Ok(answer) => {
+            let found = super::freeze::sentence(&answer.body);
+            let remedy = "find out why it was frozen; `muster unfreeze` lets Muster act again";
+            Check::new("freeze", Verdict::Warning, server, found, remedy)
+        }
+        Err(failure) if failure.exit == Exit::NotFound => {
+            Check::skipped("freeze", server, "the server does not know of freezes")
+        }
+        Err(failure) => Check::failed("freeze", &failure),
+    }
 }
 
 fn clock(server: &str, answer: &Answer, now: Timestamp) -> Check {

@@ -4,6 +4,7 @@
 //! server's business. Data goes to standard output, everything else to standard error.
 
 mod apply;
+mod audit;
 mod client;
 mod complete;
 mod context;
@@ -15,7 +16,9 @@ mod describe;
 mod doctor;
 mod edit;
 mod environment;
+mod explain;
 mod failure;
+mod freeze;
 mod get;
 mod interrupt;
 mod jsonpath;
@@ -32,6 +35,7 @@ mod screen;
 mod session;
 mod store;
 pub(crate) mod suggest;
+mod token;
 mod wait;
 mod watch;
 
@@ -55,6 +59,8 @@ pub(crate) enum Command {
     Get(Box<get::Get>),
     /// Show everything about objects, and what to do next
     Describe(Box<describe::Describe>),
+    /// Say why: a pod, a node, a host, a pool or a decision
+    Explain(Box<explain::Explain>),
     /// Create objects from flags or files
     Create(Box<create::Create>),
     /// Make things as files say
@@ -73,6 +79,10 @@ pub(crate) enum Command {
     Enable(Box<mode::Mode>),
     /// Let Muster only advise on a cluster or a pool
     Disable(Box<mode::Mode>),
+    /// Stop every action at once; without --reason, show whether that is so
+    Freeze(Box<freeze::Freeze>),
+    /// Let Muster act again
+    Unfreeze(Box<freeze::Unfreeze>),
     /// Follow changes as they happen
     Watch(Box<watch::Watch>),
     /// Wait for operations and objects
@@ -81,7 +91,9 @@ pub(crate) enum Command {
     Config(Box<contexts::Config>),
     /// Check this set-up and the server
     Doctor(Box<doctor::Doctor>),
-    /// Export, import and check the store, without a server
+    /// Read and verify the audit log
+    Audit(Box<audit::Audit>),
+    /// Export, import and check the store
     Store(Box<store::Store>),
     /// Print the script that completes commands in your shell
     Completion(complete::Completion),
@@ -128,6 +140,7 @@ async fn dispatch(command: Command, tools: &Tools) -> Outcome {
     match command {
         Command::Get(args) => get::run(&open(&args.connection)?, *args).await,
         Command::Describe(args) => describe::run(&open(&args.connection)?, *args).await,
+        Command::Explain(args) => explain::run(&open(&args.connection)?, *args).await,
         Command::Create(args) => create::run(&open(args.connection())?, *args).await,
         Command::Apply(args) => apply::run(&open(&args.connection)?, *args).await,
         Command::Diff(args) => apply::diff(&open(&args.connection)?, *args).await,
@@ -137,6 +150,9 @@ async fn dispatch(command: Command, tools: &Tools) -> Outcome {
         Command::Delete(args) => delete::run(&open(&args.connection)?, *args).await,
         Command::Enable(args) => mode::set(&open(&args.connection)?, *args, "active", "enable").await,
         Command::Disable(args) => mode::set(&open(&args.connection)?, *args, "advise", "disable").await,
+        Command::Freeze(args) => freeze::freeze(&open(&args.connection)?, *args).await,
+        Command::Unfreeze(args) => freeze::unfreeze(&open(&args.connection)?, *args).await,
+        Command::Audit(args) => audit::run(tools, *args).await,
         Command::Watch(args) => watch::run(&open(&args.connection)?, *args).await,
         Command::Wait(args) => wait::run(&open(&args.connection)?, *args).await,
         Command::Config(args) => contexts::run(tools, *args),

@@ -34,7 +34,7 @@ pub(crate) fn targets(words: &[String]) -> Outcome<Vec<Target>> {
         return words.iter().map(|word| slashed(word)).collect();
     }
     let kinds: Vec<&'static Kind> = if first == "all" {
-        kinds::KINDS.iter().copied().filter(|kind| kind.scope != Scope::OnPool).collect()
+        kinds::KINDS.iter().copied().filter(|kind| kind.scope != Scope::OnPool && !kind.is_endless()).collect()
     } else {
         first.split(',').map(kinds::required).collect::<Outcome<_>>()?
     };
@@ -73,6 +73,11 @@ pub(crate) async fn one(
         return Ok(session.client.call(request).await?.body);
     }
     match kind.scope {
+        Scope::Id if kind.is_endless() => {
+            let id: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
+            let request = Request::get(kind.path(&id), format!("{} {name}", kind.singular));
+            Ok(session.client.call(request).await?.body)
+        }
         Scope::Id => Err(Failure::usage(format!("{} {name:?}", kind.singular), "this is not an id")
             .next(format!("copy the id from `muster get {}`", kind.plural))),
         Scope::OnPool => {

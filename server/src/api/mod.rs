@@ -1,6 +1,13 @@
 //! The handlers. Each reads its request strictly, asks the registry, and answers.
 
+pub mod audit;
 pub mod clusters;
+pub mod decisions;
+pub mod explain;
+mod follow;
+pub mod export;
+pub mod freeze;
+mod objects;
 pub mod operations;
 pub mod pools;
 pub mod probes;

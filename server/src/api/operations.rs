@@ -11,13 +11,21 @@ use muster_model::{
     FieldErrors,
     field::{FieldError, Findings, Object},
     identity::Verb,
-    pool::{MAX_NODES, PoolContext},
+    pool::MAX_NODES,
     store::Revision,
 };
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{Call, clusters::Done, pools::cluster_of, reply, request::path_id};
+use super::{
+    Call,
+    objects::Done,
+    pools::{cluster_of, context_in},
+    reply,
+    request::path_id,
+    selection::{Selection, encode_cursor},
+    watch,
+};
 use crate::{body::Accepts, error::ApiError, preconditions::Preconditions};
 
 /// `POST /api/v1/nodepools/{id}/scale`
@@ -47,8 +55,7 @@ async fn scale_to(call: &Call, id: Uuid, body: Body) -> Result<(Response, Done),
         ));
     }
     let cluster = cluster_of(call, id).await?;
-    let scope =
-        PoolContext { cluster_id: None, cluster: cluster.as_ref().map(|cluster| &cluster.object.spec) };
+    let scope = context_in(cluster.as_ref());
     let change = |stored: &Stored<NodePool>| {
         let patch = json!({ "spec": { "nodeCount": nodes } });
         let parsed = stored.object.merge_patch(&patch, &scope)?;
@@ -69,7 +76,12 @@ async fn scale_to(call: &Call, id: Uuid, body: Body) -> Result<(Response, Done),
         registry.put_operation(&context, &operation).await?;
     }
     let operation = registry.settle_operation(operation.id).await?;
-    Ok((answer(&operation), Done { note: written.audit, audited: true }))
+    let freeze = registry.freeze();
+    let mut warnings = written.warnings;
+    if !freeze.may_act() {
+        warnings.push(format!("Muster is frozen, so this waits: {}", freeze.reason));
+    }
+    Ok((reply::warn(answer(&operation), &warnings), Done { note: written.audit, audited: true }))
 }
 
 fn answer(operation: &Operation) -> Response {
@@ -110,29 +122,19 @@ pub async fn read(call: Call, Path(id): Path<String>) -> Result<Response, ApiErr
 /// `GET /api/v1/operations`
 pub async fn list(call: Call) -> Result<Response, ApiError> {
     let mut query = call.query()?;
-    let limit =
-        query.number("limit", 1, super::selection::MAX_LIMIT).unwrap_or(super::selection::DEFAULT_LIMIT);
-    let offset = query.number("offset", 0, u64::from(u32::MAX)).unwrap_or(0);
-    let pool = match query.text("nodepool_id") {
-        None => None,
-        Some(text) => Some(path_id(&text)?),
-    };
+    if let Some(response) = watch::asked(&call, &mut query, Kind::Operation, None).await? {
+        return Ok(response);
+    }
+    let selection = Selection::read(&call, &mut query, Kind::Operation);
     query.finish()?;
-    let found = call
-        .app
-        .registry
-        .operations(|operation| {
-            call.sees(&operation.project) && pool.is_none_or(|id| id == operation.nodepool_id)
-        })
-        .await?;
-    let page: Vec<&Operation> = found
-        .iter()
-        .skip(usize::try_from(offset).unwrap_or(usize::MAX))
-        .take(usize::try_from(limit).unwrap_or(usize::MAX))
-        .collect();
-    let answer = json!({
-        "operations": page, "total": found.len(), "limit": limit, "offset": offset,
-        "revision": call.app.registry.revision().to_string(),
+    let Selection { filter, limit, offset, start } = &selection;
+    let (found, operations) = call.app.registry.operations(filter, *start, *limit).await?;
+    let mut answer = json!({
+        "operations": operations, "total": found.total, "limit": limit, "offset": offset,
+        "revision": found.revision.to_string(),
     });
+    if let Some(next) = found.next {
+        answer["next_cursor"] = encode_cursor(next).into();
+    }
     Ok(reply::value(StatusCode::OK, &answer))
 }

@@ -41,7 +41,14 @@ pub async fn ready(State(app): State<App>) -> Result<Response, ApiError> {
         return Err(ApiError::new(Code::Unavailable, "Shutting down"));
     }
     match (store, index) {
-        (Ok(()), true) => Ok(reply::value(StatusCode::OK, &json!({ "status": "ready" }))),
+        // Frozen is ready: requests are served, and nothing acts. Why, only those who may ask are told.
+        (Ok(()), true) => {
+            let freeze = app.registry.freeze();
+            let answer = json!({
+                "status": "ready", "freeze": freeze.mode, "restored": freeze.restored.is_some(),
+            });
+            Ok(reply::value(StatusCode::OK, &answer))
+        }
         (Err(code), _) => Err(ApiError::unavailable().details(code)),
         (Ok(()), false) => Err(ApiError::unavailable().details("the index does not follow the store yet")),
     }

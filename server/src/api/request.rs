@@ -25,13 +25,11 @@ use crate::{
     body::{self, Accepts},
     error::{ApiError, Code},
     frame::RequestId,
-    identity::{Caller, single_header},
+    identity::{Caller, PROJECT_HEADER, single_header},
     peer::Peer,
     query::Query,
 };
 
-/// Chooses among the projects that a caller has.
-const PROJECT_HEADER: &str = "x-muster-project";
 const IDEMPOTENCY_HEADER: &str = "idempotency-key";
 
 /// A request whose caller is known.
@@ -128,6 +126,7 @@ impl Call {
         let resource = match kind {
             Kind::Cluster => Resource::Clusters,
             Kind::Pool => Resource::NodePools,
+            Kind::Operation => Resource::Operations,
         };
         let Ok(project) = project.parse::<Project>() else { return Err(ApiError::not_found(kind.title())) };
         allowed(&self.caller.identity, verb, resource, &project).map_err(|denied| {

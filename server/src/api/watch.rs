@@ -22,10 +22,10 @@ use crate::{
 };
 
 /// A watch may be asked to end by itself after at most this long.
-const MAX_SECONDS: u64 = 86_400;
+pub(super) const MAX_SECONDS: u64 = 86_400;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+pub(super) enum Form {
     Lines,
     Events,
 }
@@ -89,7 +89,12 @@ pub(super) async fn asked(
         _slot: slot,
     };
     stream.metrics.watches.inc();
-    let mut response = Response::new(Body::from_stream(stream.into_stream()));
+    Ok(Some(response(Body::from_stream(stream.into_stream()), form)))
+}
+
+/// The head of a stream's answer.
+pub(super) fn response(body: Body, form: Form) -> Response {
+    let mut response = Response::new(body);
     let kind = match form {
         Form::Lines => "application/json; stream=watch",
         Form::Events => "text/event-stream",
@@ -97,10 +102,10 @@ pub(super) async fn asked(
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     // Proxies that buffer would hold changes back.
     response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
-    Ok(Some(response))
+    response
 }
 
-fn form_of(call: &Call) -> Form {
+pub(super) fn form_of(call: &Call) -> Form {
     let accept = call.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("");
     if accept
         .split(',')
@@ -157,7 +162,7 @@ impl Streaming {
     }
 }
 
-fn render(item: &WatchItem, form: Form) -> Bytes {
+pub(super) fn render(item: &WatchItem, form: Form) -> Bytes {
     let (kind, revision, object): (&str, Revision, &[u8]) = match item {
         WatchItem::Object { change, revision, text } => (change.as_str(), *revision, text),
         WatchItem::Bookmark { revision } => ("BOOKMARK", *revision, b"{}"),

@@ -5,6 +5,7 @@
 
 mod consolidate;
 mod document;
+mod hosts;
 mod load;
 mod packing;
 mod pools;
@@ -19,23 +20,23 @@ pub use question::{Add, Question, QuestionError, Shape};
 pub use report::{Colour, FORMAT, NewRow, Read, RemovalRow, Simulation, UnplacedRow};
 pub use svg::draw;
 
-use std::collections::BTreeMap;
-
 use muster_engine::{
-    Plan, Snapshot, audit,
-    explain::{Explainer, PodAnswer},
+    Plan, Snapshot, audit, down,
+    explain::{Code, Explainer, PodAnswer},
     plan,
 };
 
 /// Kinds of pods without a place that are explained one by one.
 const MOST_EXPLAINED: usize = 20;
+/// Reasons against draining one node that are listed.
+const MOST_AGAINST: usize = 10;
 
 /// Answers the question about what was read, and explains the named objects.
 pub fn simulate(loaded: Loaded, question: &Question, names: &[String]) -> Result<Simulation, QuestionError> {
     let Loaded { snapshot: original, kinds, set_aside, notes } = loaded;
     let read = Read { objects: kinds.values().sum(), kinds, set_aside, notes };
     let (nodes_before, before) = packing::before(&original);
-    let mut warnings = leaving_warnings(&original, question);
+    let mut warnings = leaving_warnings(&original, question)?;
     let mut snapshot = original;
     let asked = question::apply(&mut snapshot, question)?;
     warnings.extend(asked.warnings.iter().cloned());
@@ -43,12 +44,11 @@ pub fn simulate(loaded: Loaded, question: &Question, names: &[String]) -> Result
     if question.consolidate && question::adopt(&mut snapshot) > 0 {
         read.notes.push("no pool was given; every node is taken as removable".to_owned());
     }
-    let mut plan = plan::scale_up(&snapshot).plan;
     if question.consolidate {
-        let (removals, _, more) = consolidate::fewer(&with_placements(&snapshot, &plan));
-        read.notes.extend(more);
-        plan.removals = removals;
+        consolidate::relax(&mut snapshot);
     }
+    let mut plan = plan::scale_up(&snapshot).plan;
+    let _ = down::complete(&snapshot, &mut plan);
     let (nodes_after, after) = packing::after(&snapshot, &plan);
     let findings: Vec<String> = audit(&snapshot, &plan).iter().map(ToString::to_string).collect();
     let explainer = Explainer::new(&snapshot, &plan);
@@ -82,41 +82,34 @@ pub fn simulate(loaded: Loaded, question: &Question, names: &[String]) -> Result
     Ok(simulation)
 }
 
-/// The snapshot in which pods that the plan places already run, for questions that come after it.
-fn with_placements(snapshot: &Snapshot, plan: &Plan) -> Snapshot {
-    let mut copy = snapshot.clone();
-    let places: BTreeMap<_, _> =
-        plan.placements.iter().map(|placement| (&placement.pod, &placement.on)).collect();
-    for pod in &mut copy.cluster.pods {
-        if let Some(plan::Target::Node(node)) = places.get(&pod.key()) {
-            std::sync::Arc::make_mut(&mut pod.spec).node_name = Some((&**node).into());
-        }
-    }
-    copy
-}
-
-/// What stands against taking a node away by hand.
-fn leaving_warnings(snapshot: &Snapshot, question: &Question) -> Vec<String> {
+/// What stands against taking nodes away by hand, node by node.
+fn leaving_warnings(snapshot: &Snapshot, question: &Question) -> Result<Vec<String>, QuestionError> {
     let plan = Plan::default();
     let explainer = Explainer::new(snapshot, &plan);
-    let answers = question.remove.iter().filter_map(|name| explainer.node(name.trim_start_matches("node/")));
-    answers
-        .flat_map(|answer| {
-            let mut blockers: Vec<String> = answer
-                .blockers
-                .iter()
-                .filter(|cause| {
-                    !matches!(
-                        cause.code,
-                        muster_engine::explain::Code::TooSoon | muster_engine::explain::Code::AboveMark
-                    )
-                })
-                .map(|cause| format!("draining node {} would be refused: {}", answer.node, cause.text))
-                .collect();
-            blockers.truncate(10);
-            blockers
-        })
-        .collect()
+    let mut warnings = Vec::new();
+    for name in &question.remove {
+        for node in question::machines(snapshot, name)?.nodes {
+            let Some(answer) = explainer.node(&node) else { continue };
+            let against = answer.blockers.iter().filter(|cause| stops_a_drain(cause.code));
+            let against =
+                against.map(|cause| format!("draining node {node} would be refused: {}", cause.text));
+            warnings.extend(against.take(MOST_AGAINST));
+        }
+    }
+    Ok(warnings)
+}
+
+/// Whether a reason against removal also stands against a drain by hand: what a pool wishes does not.
+const fn stops_a_drain(code: Code) -> bool {
+    matches!(
+        code,
+        Code::PodUnmovable
+            | Code::SeveralBudgets
+            | Code::BudgetExhausted
+            | Code::NoPlace
+            | Code::Held
+            | Code::ScaleDownDisabled
+    )
 }
 
 /// One row for each kind of pod without a place.

@@ -101,7 +101,8 @@ pub(super) fn new_rows(plan: &Plan) -> Vec<NewRow> {
             Source::Host { host } => format!("host {host}"),
         };
         let on = muster_engine::plan::Target::New(u32::try_from(at).unwrap_or(u32::MAX));
-        let pods = plan.placements.iter().filter(|placement| placement.on == on).count();
+        let moves = plan.removals.iter().flat_map(|removal| &removal.moves);
+        let pods = plan.placements.iter().chain(moves).filter(|placement| placement.on == on).count();
         let same =
             |row: &&mut NewRow| row.pool == *new.pool && row.template == *new.template && row.place == place;
         match rows.iter_mut().find(same) {

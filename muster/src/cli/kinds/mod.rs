@@ -3,6 +3,7 @@
 
 mod cluster;
 mod conditions;
+mod decision;
 mod operation;
 mod pool;
 mod report;
@@ -91,7 +92,7 @@ pub(crate) enum Section {
 }
 
 /// Every kind, in the order in which `get all` shows them and `apply` creates them.
-pub(crate) static KINDS: &[&Kind] = &[&cluster::KIND, &pool::KIND, &report::KIND, &operation::KIND];
+pub(crate) static KINDS: &[&Kind] = &[&cluster::KIND, &pool::KIND, &report::KIND, &operation::KIND, &decision::KIND];
 
 /// The kind called `name`, by any of its names.
 pub(crate) fn find(name: &str) -> Option<&'static Kind> {
@@ -125,6 +126,11 @@ impl Kind {
     /// Whether its objects stay for a while, hidden unless asked for, when they are deleted.
     pub(crate) fn can_be_deleting(&self) -> bool {
         matches!(self.scope, Scope::Project | Scope::Cluster)
+    }
+
+    /// Whether the collection has no end that anybody would want to read to: only the newest are shown.
+    pub(crate) fn is_endless(&self) -> bool {
+        self.plural == "decisions"
     }
 
     /// Path of one object.

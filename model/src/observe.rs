@@ -1,0 +1,186 @@
+//! The port to one Kubernetes cluster: what is there, that something changed, and what we do to its nodes.
+//!
+//! What holds for every implementation:
+//!
+//! * [`ClusterPort::view`] is one moment: objects of different kinds are each complete, and nothing is
+//!   handed out before all of them are. Old knowledge carries its age; the reader decides what it is
+//!   still good for.
+//! * [`ClusterPort::changed`] carries no data. Many changes may be one wake-up, none is lost.
+//! * An action is idempotent and says what it met. `Ok` from [`ClusterPort::act`] means that the API server
+//!   took it; that it had its effect is seen in a later view.
+//! * Nothing is retried inside a call: pace and deadlines belong to the host loop, which stores them.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::{
+    Timestamp,
+    k8s::{Labels, Objects, PodKey, Taint},
+};
+
+/// Set on a node that we cordoned: the id of the operation. A cordon without it is somebody else's.
+pub const CORDON_MARK: &str = "muster.dev/cordoned-by";
+/// On the kept node of a machine that is off.
+pub const OFF_TAINT: &str = "muster.dev/off";
+/// On a node that joins, until it is complete.
+pub const STARTUP_TAINT: &str = "muster.dev/startup";
+/// Kubernetes' own word that a machine is gone for good and its volumes may be used elsewhere.
+pub const OUT_OF_SERVICE_TAINT: &str = "node.kubernetes.io/out-of-service";
+
+/// One moment of one cluster.
+#[derive(Debug, Clone, Default)]
+pub struct ClusterView {
+    /// Grows with every change that was seen; equal numbers mean equal objects. A kubelet that goes on renewing
+    /// its lease as it did changes only [`ClusterView::renewed`]; one that begins again counts.
+    pub number: u64,
+    /// When the slowest source was last known to be current, by our clock.
+    pub fresh_at: Timestamp,
+    pub objects: Arc<Objects>,
+    /// When we last *saw* a kubelet renew its lease, by our clock: the lease's own time is the node's.
+    pub renewed: Arc<BTreeMap<Arc<str>, Timestamp>>,
+    /// Objects that could not be read and are missing above.
+    pub set_aside: Arc<[SetAside]>,
+}
+
+/// An object that could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SetAside {
+    pub kind: String,
+    pub namespace: String,
+    pub name: String,
+    /// The node that a pod is bound to, if at least that could be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    pub why: String,
+    pub since: Timestamp,
+}
+
+/// Why there is no view (yet).
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{} of {total} kinds are not in sync: {}", waiting.len(), waiting.iter().map(|one| format!("{} ({})", one.kind, one.why)).collect::<Vec<_>>().join(", "))]
+pub struct NotSynced {
+    pub total: u32,
+    pub waiting: Vec<Waiting>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// Plural and lower case: `pods`.
+    pub kind: String,
+    /// For example that the first list is under way, or the API server's refusal.
+    pub why: String,
+    pub since: Timestamp,
+}
+
+/// Something to do to a node or its pods.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NodeAction {
+    /// Marks the node with the operation and makes it unschedulable; a foreign cordon stays foreign.
+    Cordon {
+        op: String,
+    },
+    /// Takes back a cordon that carries our mark, whatever the operation; leaves any other.
+    Uncordon,
+    /// Asks for the eviction of one pod, through its disruption budgets.
+    Evict {
+        pod: PodKey,
+        uid: String,
+        grace_seconds: Option<i64>,
+    },
+    /// Makes labels and taints as given; others stay as they are.
+    Label {
+        labels: Labels,
+        taints: Vec<Taint>,
+    },
+    AddTaint(Taint),
+    /// By key; whatever its value and effect.
+    RemoveTaint {
+        key: String,
+    },
+    /// Only the node with this uid, so that one which has just joined again is safe.
+    DeleteNode {
+        uid: String,
+    },
+}
+
+impl NodeAction {
+    pub const fn verb(&self) -> &'static str {
+        match self {
+            Self::Cordon { .. } => "cordon",
+            Self::Uncordon => "uncordon",
+            Self::Evict { .. } => "evict",
+            Self::Label { .. } => "label",
+            Self::AddTaint(_) => "add a taint to",
+            Self::RemoveTaint { .. } => "remove a taint from",
+            Self::DeleteNode { .. } => "delete",
+        }
+    }
+}
+
+/// What the API server did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Acted {
+    Done,
+    /// It was so already; nothing was written.
+    AlreadySo,
+    /// The node or the pod does not exist (any more).
+    Gone,
+}
+
+/// Why an action was not taken.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ActError {
+    /// 429 on an eviction: a budget has nothing left.
+    #[error("{budget} allows 0 more disruptions of {pod}")]
+    Budget { pod: String, budget: String, retry_after_seconds: Option<u64> },
+    /// A foreign mark, a changed uid, a lost compare-and-set.
+    #[error("{what} was changed by somebody else: {why}")]
+    Conflict { what: String, why: String },
+    /// RBAC said no.
+    #[error("{what}: {why}; grant it and nothing else has to be done")]
+    Denied { what: String, why: String },
+    /// Our own rule said no: our own node, the store's host, a last replica.
+    #[error("{what} is protected: {why}")]
+    Protected { what: String, why: String },
+    /// Nobody knows whether it happened. Reading settles it.
+    #[error("{what}: {why}")]
+    Unreachable { what: String, why: String },
+    #[error("{what}: the API server refuses it: {why}")]
+    Refused { what: String, why: String },
+}
+
+/// A Kubernetes cluster.
+#[async_trait]
+pub trait ClusterPort: Send + Sync + fmt::Debug {
+    /// The present moment. Cheap: nothing is copied that did not change.
+    fn view(&self) -> Result<ClusterView, NotSynced>;
+
+    /// Returns when the view's number is larger than `seen`, at once if it already is.
+    async fn changed(&self, seen: u64);
+
+    async fn act(&self, node: &str, action: &NodeAction) -> Result<Acted, ActError>;
+
+    /// Tells the cluster's own users something about one of its objects. Best effort, deduplicated and
+    /// limited by the implementation.
+    async fn tell(&self, _note: &Note) {}
+}
+
+/// A note on an object, in the manner of a Kubernetes event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    pub about: About,
+    pub warning: bool,
+    /// One word, for example `NotTriggerScaleUp`.
+    pub reason: String,
+    pub message: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum About {
+    Pod { key: PodKey, uid: String },
+    Node { name: String, uid: String },
+}
