@@ -19,7 +19,10 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use crate::peer::{Peer, PeerCertificate};
+use crate::{
+    opening::Opening,
+    peer::{Peer, PeerCertificate},
+};
 
 /// The TLS handshake must be done within this time.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -65,9 +68,11 @@ pub async fn serve(
             let _slot = slot;
             let Some(acceptor) = acceptor else {
                 let peer = Peer { address, certificate: None };
+                let stream = Opening::new(stream, header_timeout);
                 return drive(&builder, stream, peer, router, watcher).await;
             };
             if let Some((stream, peer)) = handshake(&acceptor, stream, address).await {
+                let stream = Opening::new(stream, header_timeout);
                 drive(&builder, stream, peer, router, watcher).await;
             }
         });

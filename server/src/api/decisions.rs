@@ -68,7 +68,9 @@ fn read_filter(query: &mut Query) -> DecisionFilter {
         let found = OutcomeState::ALL.into_iter().find(|state| state.as_str() == text);
         if found.is_none() {
             let words: Vec<&str> = OutcomeState::ALL.iter().map(|state| state.as_str()).collect();
-            query.fault(FieldError::new("outcome", "is not an outcome").found_text(&text).allowed(words.join(", ")));
+            query.fault(
+                FieldError::new("outcome", "is not an outcome").found_text(&text).allowed(words.join(", ")),
+            );
         }
         found
     });
@@ -145,7 +147,8 @@ fn next_cursor(rest: &[(String, Option<u64>)], cut: &[Decision]) -> Option<Strin
         .iter()
         .filter_map(|(stem, next)| {
             // Decisions that did not fit on the page come first on the next one.
-            let first_cut = cut.iter().filter(|one| DecisionId::stem(one.cluster_id) == *stem).map(|one| one.number + 1);
+            let first_cut =
+                cut.iter().filter(|one| DecisionId::stem(one.cluster_id) == *stem).map(|one| one.number + 1);
             let below = first_cut.max().or(*next)?;
             Some(format!("{stem}-{below}"))
         })
@@ -154,7 +157,9 @@ fn next_cursor(rest: &[(String, Option<u64>)], cut: &[Decision]) -> Option<Strin
 }
 
 fn read_cursor(text: &str) -> Option<Vec<(String, u64)>> {
-    text.split('.').map(|part| DecisionId::parse(part).map(|(stem, below)| (stem.to_owned(), below))).collect()
+    text.split('.')
+        .map(|part| DecisionId::parse(part).map(|(stem, below)| (stem.to_owned(), below)))
+        .collect()
 }
 
 /// `GET /api/v1/decisions/{id}`

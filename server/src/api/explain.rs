@@ -30,7 +30,8 @@ pub async fn host(call: Call, Path(name): Path<String>) -> Result<Response, ApiE
 pub async fn pool(call: Call, Path(id): Path<String>) -> Result<Response, ApiError> {
     let id = path_id(&id)?;
     let stored = call.app.registry.read::<NodePool>(id).await?;
-    let Some(pool) = stored.map(|stored| stored.object).filter(|pool| call.sees(pool.project.as_str())) else {
+    let Some(pool) = stored.map(|stored| stored.object).filter(|pool| call.sees(pool.project.as_str()))
+    else {
         return Err(ApiError::not_found(Kind::Pool.title()));
     };
     answer(&call, Subject::Pool(pool.name.to_string()), Some(pool.cluster_id)).await
@@ -61,7 +62,8 @@ async fn answer(call: &Call, subject: Subject, of: Option<ClusterId>) -> Result<
         (None, None) => None,
     };
     let seen = decisions::clusters(call);
-    let asked: Vec<ClusterId> = seen.into_iter().filter(|id| wanted.is_none_or(|wanted| wanted == *id)).collect();
+    let asked: Vec<ClusterId> =
+        seen.into_iter().filter(|id| wanted.is_none_or(|wanted| wanted == *id)).collect();
     if asked.is_empty() {
         return Err(ApiError::not_found(Kind::Cluster.title()));
     }

@@ -100,7 +100,8 @@ impl Following {
             match event {
                 WatchEvent::Progress(revision) => self.pending.push_back(WatchItem::Bookmark { revision }),
                 WatchEvent::Changes(changes) => {
-                    let items: Vec<WatchItem> = changes.iter().filter_map(|change| self.item(change)).collect();
+                    let items: Vec<WatchItem> =
+                        changes.iter().filter_map(|change| self.item(change)).collect();
                     self.pending.extend(items);
                 }
             }
