@@ -195,6 +195,8 @@ const SETTINGS: &[Known] = &[
     known("prometheus.timeout", "10s", "how long a query may take"),
     known("limits.body-bytes", "1048576", "largest request body"),
     known("limits.requests-per-second", "50000", "sustained requests of one identity; 0 for no limit"),
+    known("limits.header-timeout", "10s", "time in which a request's head must have arrived"),
+    known("limits.body-timeout", "30s", "time in which a request's body must have arrived"),
     known("limits.watches", "5000", "watches open at once"),
     known("limits.watches-per-identity", "2000", "watches of one identity open at once"),
     known(

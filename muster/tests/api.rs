@@ -14,8 +14,12 @@ mod guide;
 mod harness;
 #[path = "api/hosts.rs"]
 mod hosts;
+#[path = "api/limits.rs"]
+mod limits;
 #[path = "api/lists.rs"]
 mod lists;
+#[path = "api/metrics.rs"]
+mod metrics;
 #[path = "api/seed.rs"]
 mod seed;
 #[path = "api/service.rs"]

@@ -1,13 +1,12 @@
 //! Request bodies: their type, their size, the time they may take.
 
-use std::time::Duration;
-
 use axum::{
     body::Body,
     http::{HeaderMap, header},
 };
 use bytes::Bytes;
 use futures::StreamExt;
+use muster_model::Duration;
 use tokio::time::timeout;
 
 use crate::{
@@ -15,8 +14,6 @@ use crate::{
     identity::single_header,
 };
 
-/// A body must have arrived within this time.
-const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// After a body turned out too large this much more is read and dropped, so that the sender gets to read
 /// the answer instead of a reset connection.
 const DRAIN_BYTES: usize = 64 << 20;
@@ -54,16 +51,17 @@ impl ContentKind {
     }
 }
 
-/// The body of a request, at most `limit` bytes of it.
+/// The body of a request, at most `limit` bytes of it, and all of it within `time`.
 pub async fn read(
     headers: &HeaderMap,
     body: Body,
     accepts: Accepts,
     limit: usize,
+    time: Duration,
 ) -> Result<Bytes, ApiError> {
-    let result = match timeout(READ_TIMEOUT, collect(headers, body, limit)).await {
+    let result = match timeout(time.as_std(), collect(headers, body, limit)).await {
         Ok(result) => result?,
-        Err(_) => return Err(ApiError::invalid("", "the body did not arrive within 30 s")),
+        Err(_) => return Err(ApiError::invalid("", format!("the body did not arrive within {time}"))),
     };
     check_type(headers, accepts)?;
     Ok(result)

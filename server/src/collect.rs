@@ -53,6 +53,10 @@ impl Store for MeteredStore {
         self.measured("get", self.inner.get(key)).await
     }
 
+    async fn get_all(&self, keys: &[String]) -> Result<Vec<Option<Entry>>, StoreError> {
+        self.measured("get_all", self.inner.get_all(keys)).await
+    }
+
     async fn list(&self, list: List) -> Result<Page, StoreError> {
         self.measured("list", self.inner.list(list)).await
     }

@@ -74,7 +74,7 @@ pub async fn authenticated(State(app): State<App>, mut request: Request, next: N
         };
         match app.identity.authenticate(request.headers(), &peer).await {
             Ok(caller) => caller,
-            Err(error) => return drain(request, error).await,
+            Err(error) => return drain(&app, request, error).await,
         }
     };
     if let Err(wait) = app.rate.take(&caller.name, app.clock.monotonic()) {
@@ -83,16 +83,18 @@ pub async fn authenticated(State(app): State<App>, mut request: Request, next: N
         let error = ApiError::new(Code::RateLimited, "Too many requests")
             .details(format!("this identity may send {} a second", app.limits.requests_per_second))
             .header(header::RETRY_AFTER, &seconds.to_string());
-        return drain(request, error).await;
+        return drain(&app, request, error).await;
     }
     request.extensions_mut().insert::<Arc<Caller>>(Arc::new(caller));
     next.run(request).await
 }
 
 /// Answers without a handler. A small body is read first, so that the connection can be used again.
-async fn drain(request: Request, error: ApiError) -> Response {
+async fn drain(app: &App, request: Request, error: ApiError) -> Response {
     const SMALL: usize = 64 * 1024;
-    let _ = axum::body::to_bytes(request.into_body(), SMALL).await;
+    let read = axum::body::to_bytes(request.into_body(), SMALL);
+    // Whoever is refused may not hold the connection any longer than others.
+    let _ = tokio::time::timeout(app.limits.body_timeout.as_std(), read).await;
     error.into_response()
 }
 

@@ -14,6 +14,7 @@ pub mod limits;
 pub mod listen;
 pub mod metrics;
 pub mod openapi;
+mod opening;
 pub mod peer;
 pub mod preconditions;
 pub mod query;

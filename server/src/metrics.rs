@@ -13,7 +13,6 @@ use prometheus_client::{
         family::{Family, MetricConstructor},
         gauge::Gauge,
         histogram::Histogram,
-        info::Info,
     },
     registry::Registry,
 };
@@ -111,8 +110,10 @@ impl Metrics {
             "Requests refused because their identity sent too many",
             rate_limited.clone(),
         );
-        let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
-        registry.register("build", "Version that runs", build);
+        // A gauge, as Prometheus itself does it: its text format knows no type `info`.
+        let build: Family<[(&'static str, &'static str); 1], Gauge> = Family::default();
+        build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
+        registry.register("build_info", "Version that runs", build);
         Arc::new(Self {
             registry: Mutex::new(registry),
             hosts: Mutex::default(),

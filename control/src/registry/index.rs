@@ -1,7 +1,7 @@
 //! What lists and filters are answered from: a small row for every object, kept in order.
 //!
-//! The index holds no objects, only what is needed to find, order, filter and count them (about 300
-//! bytes each). One task feeds it from the store's watch; `revision` says how far it has come.
+//! The index holds no objects, only what is needed to find, order, filter and count them (some hundred
+//! bytes each; how they are searched is in [`super::table`]). One task feeds it from the store's watch; `revision` says how far it has come.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -11,7 +11,7 @@ use std::{
 use muster_model::{Timestamp, status::PoolRollup, store::Revision};
 use uuid::Uuid;
 
-use super::{filter::Filter, keys::Kind, rollup::Rollup};
+use super::{filter::Filter, keys::Kind, rollup::Rollup, table::Table};
 
 /// The phase of an operation that is under way.
 pub(super) const OPEN: &str = "Running";
@@ -52,29 +52,6 @@ pub struct Counts {
     pub max: Option<u32>,
 }
 
-/// What most filters look at, in one place in memory: a scan of 100,000 rows stays in the cache's
-/// prefetcher instead of following 100,000 pointers.
-#[derive(Debug, Clone)]
-struct Row {
-    at: Timestamp,
-    id: Uuid,
-    cluster: Uuid,
-    phase: &'static str,
-    health: &'static str,
-    deleting: bool,
-    /// `None` in a row whose object is gone; such rows are swept out now and then.
-    summary: Option<Arc<Summary>>,
-}
-
-/// The rows of one kind in the order of creation, and where to find each.
-#[derive(Debug, Default)]
-pub(super) struct Table {
-    rows: Vec<Row>,
-    by_id: HashMap<Uuid, Timestamp>,
-    deleting: BTreeSet<Uuid>,
-    dead: usize,
-}
-
 /// A page of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
@@ -101,103 +78,6 @@ pub struct Cursor {
     pub id: Uuid,
 }
 
-impl Table {
-    pub(super) fn get(&self, id: Uuid) -> Option<&Arc<Summary>> {
-        let at = *self.by_id.get(&id)?;
-        self.rows[self.place(at, id).ok()?].summary.as_ref()
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.by_id.len()
-    }
-
-    /// Rows are in ascending order of (creation, id), so that new objects go to the end.
-    fn place(&self, at: Timestamp, id: Uuid) -> Result<usize, usize> {
-        self.rows.binary_search_by(|row| (row.at, row.id).cmp(&(at, id)))
-    }
-
-    /// Puts a summary in place of the one before it, which is returned.
-    fn set(&mut self, summary: Arc<Summary>) -> Option<Arc<Summary>> {
-        let row = Row {
-            at: summary.created_at,
-            id: summary.id,
-            cluster: summary.cluster,
-            phase: summary.phase,
-            health: summary.health,
-            deleting: summary.deleting,
-            summary: Some(Arc::clone(&summary)),
-        };
-        let moved = self.by_id.get(&row.id).copied().filter(|at| *at != row.at);
-        let before = moved.and_then(|_| self.remove(row.id));
-        self.by_id.insert(row.id, row.at);
-        if row.deleting {
-            self.deleting.insert(row.id);
-        } else {
-            self.deleting.remove(&row.id);
-        }
-        match self.place(row.at, row.id) {
-            Ok(place) => {
-                let old = std::mem::replace(&mut self.rows[place], row);
-                if old.summary.is_none() {
-                    self.dead -= 1;
-                }
-                before.or(old.summary)
-            }
-            Err(place) => {
-                self.rows.insert(place, row);
-                before
-            }
-        }
-    }
-
-    fn remove(&mut self, id: Uuid) -> Option<Arc<Summary>> {
-        let at = self.by_id.remove(&id)?;
-        self.deleting.remove(&id);
-        let place = self.place(at, id).ok()?;
-        let gone = self.rows[place].summary.take();
-        self.dead += 1;
-        // Sweeping costs one pass; doing it when a quarter is dead makes deletes cheap on average.
-        if self.dead > 64 && self.dead * 4 > self.rows.len() {
-            self.rows.retain(|row| row.summary.is_some());
-            self.dead = 0;
-        }
-        gone
-    }
-
-    /// All live summaries, oldest first.
-    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<Summary>> {
-        self.rows.iter().filter_map(|row| row.summary.as_ref())
-    }
-
-    /// Newest first; equal times by id, so that the order is total.
-    fn find(&self, filter: &Filter, start: Start, limit: usize) -> (Vec<Arc<Summary>>, usize, bool) {
-        let (mut items, mut total, mut more) = (Vec::with_capacity(limit.min(256)), 0, false);
-        for row in self.rows.iter().rev() {
-            let Some(summary) = &row.summary else { continue };
-            let quick = (filter.include_deleted || !row.deleting)
-                && filter.cluster.is_none_or(|cluster| cluster == row.cluster)
-                && filter.phase.is_none_or(|phase| std::ptr::eq(phase, row.phase) || phase == row.phase)
-                && filter
-                    .health
-                    .is_none_or(|health| std::ptr::eq(health, row.health) || health == row.health);
-            if !quick || !filter.wants_rest(summary) {
-                continue;
-            }
-            total += 1;
-            let reached = match start {
-                Start::Offset(offset) => total > offset,
-                Start::After(cursor) => (row.at, row.id) < (cursor.at, cursor.id),
-            };
-            if reached && items.len() < limit {
-                items.push(Arc::clone(summary));
-            } else if reached {
-                more = true;
-            }
-        }
-        (items, total, more)
-    }
-}
-
 /// The whole index.
 #[derive(Debug, Default)]
 pub(super) struct Index {
@@ -211,7 +91,7 @@ pub(super) struct Index {
     due: BTreeSet<(Timestamp, Kind, Uuid)>,
     /// Operations on pools that are under way.
     pub(super) open_operations: BTreeSet<Uuid>,
-    texts: HashSet<Arc<str>>,
+    texts: HashSet<Arc<str>, foldhash::fast::RandomState>,
 }
 
 impl Index {
@@ -318,7 +198,7 @@ impl Index {
 
     /// Objects that are being deleted, at most `limit`.
     pub(super) fn deleting(&self, kind: Kind, limit: usize) -> Vec<Uuid> {
-        self.table(kind).deleting.iter().take(limit).copied().collect()
+        self.table(kind).deleting().take(limit).collect()
     }
 }
 
@@ -398,22 +278,6 @@ pub(super) mod tests {
         let even = Filter { projects: Some(vec!["even".into()]), ..ready };
         let found = index.find(Kind::Pool, &even, Start::Offset(0), 3);
         assert_eq!((found.total, found.items.len(), found.next.is_some()), (10, 3, true));
-    }
-
-    #[test]
-    fn removed_rows_are_swept_and_found_no_more() {
-        let mut index = Index::default();
-        for number in 0..1_000 {
-            index.set(Arc::new(summary(number, 1)));
-        }
-        for number in 0..990 {
-            assert!(index.remove(Kind::Pool, Uuid::from_u128(number)).is_some());
-        }
-        assert!(index.remove(Kind::Pool, Uuid::from_u128(3)).is_none());
-        assert!(index.pools.rows.len() < 100, "{} rows are kept", index.pools.rows.len());
-        assert_eq!(index.find(Kind::Pool, &Filter::everything(), Start::Offset(0), 100).total, 10);
-        index.set(Arc::new(summary(3, 1)));
-        assert!(index.get(Kind::Pool, Uuid::from_u128(3)).is_some());
     }
 
     #[test]

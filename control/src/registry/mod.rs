@@ -24,8 +24,10 @@ pub mod keys;
 mod light;
 mod noun;
 mod operations;
+mod postings;
 mod reports;
 mod rollup;
+mod table;
 mod target;
 mod timer;
 mod watch;
@@ -126,11 +128,8 @@ impl Shared {
 
     /// Nothing of ours happened up to `revision`.
     fn advance(&self, revision: Revision) {
-        {
-            let mut index = self.index_mut();
-            index.revision = index.revision.max(revision);
-        }
-        self.publish(Vec::new(), revision);
+        let mut index = self.index_mut();
+        index.revision = index.revision.max(revision);
     }
 
     /// A freshly loaded index takes the place of the old one; watches re-read history from the store.
@@ -159,14 +158,18 @@ impl Shared {
     }
 
     async fn read<N: Noun>(&self, id: Uuid) -> Result<Option<Stored<N>>, RegistryError> {
-        let (object_key, status_key) = (N::KIND.object(id), N::KIND.status(id));
-        let (object, status) =
-            futures::future::try_join(self.store.get(&object_key), self.store.get(&status_key)).await?;
-        object.map(|entry| Stored::of(&entry, status.as_ref())).transpose()
+        Ok(self.read_many::<N>(&[id]).await?.pop().flatten())
     }
 
-    async fn read_many<N: Noun>(&self, ids: Vec<Uuid>) -> Result<Vec<Option<Stored<N>>>, RegistryError> {
-        futures::future::try_join_all(ids.into_iter().map(|id| self.read::<N>(id))).await
+    /// Objects with their statuses, in the order of the ids.
+    async fn read_many<N: Noun>(&self, ids: &[Uuid]) -> Result<Vec<Option<Stored<N>>>, RegistryError> {
+        let keys: Vec<String> =
+            ids.iter().flat_map(|id| [N::KIND.object(*id), N::KIND.status(*id)]).collect();
+        let entries = self.store.get_all(&keys).await?;
+        let pairs = entries.chunks_exact(2);
+        pairs
+            .map(|pair| pair[0].as_ref().map(|object| Stored::of(object, pair[1].as_ref())).transpose())
+            .collect()
     }
 
     /// Waits until lists show `revision`.
@@ -277,7 +280,7 @@ impl Registry {
         }
         for group in missing.chunks(PAGE_READS) {
             let ids: Vec<Uuid> = group.iter().map(|(_, id, _)| *id).collect();
-            for ((place, _, secrets), stored) in group.iter().zip(self.shared.read_many::<N>(ids).await?) {
+            for ((place, _, secrets), stored) in group.iter().zip(self.shared.read_many::<N>(&ids).await?) {
                 texts[*place] = stored.map(|stored| self.kept(&stored, *secrets));
             }
         }

@@ -103,6 +103,8 @@ async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
         requests_per_second: settings.parsed("limits.requests-per-second")?,
         watches: settings.parsed("limits.watches")?,
         watches_per_identity: settings.parsed("limits.watches-per-identity")?,
+        header_timeout: settings.parsed("limits.header-timeout")?,
+        body_timeout: settings.parsed("limits.body-timeout")?,
     };
     let stop = CancellationToken::new();
     let mut parts = Parts::new(Arc::clone(&registry));
@@ -148,7 +150,7 @@ async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
     announce(listener.local_addr()?, tls.is_some(), &app, token_file.as_deref());
     let signals = tokio::spawn(stop_on_signal(stop.clone()));
     let router = routes::router(&app);
-    listen::serve(listener, tls, router, stop.clone()).await?;
+    listen::serve(listener, tls, router, limits.header_timeout.as_std(), stop.clone()).await?;
     stop.cancel();
     let _ = planners.await;
     switching.stop().await;

@@ -152,7 +152,8 @@ impl Call {
 
     /// The body as bytes.
     pub(super) async fn bytes(&self, body: Body, accepts: Accepts) -> Result<Bytes, ApiError> {
-        body::read(&self.headers, body, accepts, self.app.limits.body).await
+        let limits = self.app.limits;
+        body::read(&self.headers, body, accepts, limits.body, limits.body_timeout).await
     }
 
     /// The body as a JSON value; duplicate members and trailing text are faults.
