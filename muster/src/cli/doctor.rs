@@ -227,15 +227,12 @@ async fn server(tools: &Tools, connection: &Connection, checks: &mut Vec<Check>)
         }
         None => Check::skipped("version", &name, "the server does not tell its version"),
     });
-    match who {
-        Ok(_) => {
-            pools(&session, checks).await;
-            inventory(&session, checks).await;
-        }
-        Err(_) => {
-            checks.push(Check::skipped("pools", &name, "not allowed to look"));
-            checks.push(Check::skipped("inventory", &name, "not allowed to look"));
-        }
+    if who.is_ok() {
+        pools(&session, checks).await;
+        inventory(&session, checks).await;
+    } else {
+        checks.push(Check::skipped("pools", &name, "not allowed to look"));
+        checks.push(Check::skipped("inventory", &name, "not allowed to look"));
     }
 }
 
