@@ -315,14 +315,13 @@ impl Inventory {
 /// Adds one edit, and its line in the host's changes.
 fn write_edit(mut txn: Txn, told: Told<'_>, edit: &Edit<'_>, mut changes: HostChanges) -> Txn {
     let value = edit.after.map(encode);
-    match &value {
-        Some(value) => txn = txn.put(hosts::host(edit.name, HostRecord::Spec), value.clone()),
-        None => {
-            for record in HostRecord::ALL {
-                txn = txn.delete(hosts::host(edit.name, record));
-            }
-            txn = txn.delete(hosts::boot_progress(edit.name)).delete(keys::boot_token(edit.name));
+    if let Some(value) = &value {
+        txn = txn.put(hosts::host(edit.name, HostRecord::Spec), value.clone());
+    } else {
+        for record in HostRecord::ALL {
+            txn = txn.delete(hosts::host(edit.name, record));
         }
+        txn = txn.delete(hosts::boot_progress(edit.name)).delete(keys::boot_token(edit.name));
     }
     let entry = SpecChange {
         at: told.at,

@@ -65,7 +65,9 @@ fn apply(shared: &Shared, changes: &[Change]) {
     let told = shared.index_mut().apply(changes);
     {
         let mut ring = shared.ring_mut();
-        told.into_iter().for_each(|change| ring.push(change));
+        for change in told {
+            ring.push(change);
+        }
     }
     shared.raise(revision);
     shared.dirty.notify_one();

@@ -245,17 +245,17 @@ mod tests {
         Change { revision, key: key.to_owned(), entry }
     }
 
-    fn spec(pool: &str, mac: &str) -> Option<Value> {
-        Some(json!({"powerInterface": "wol", "pool": pool, "macAddress": mac}))
+    fn spec(pool: &str, mac: &str) -> Value {
+        json!({"powerInterface": "wol", "pool": pool, "macAddress": mac})
     }
 
     #[test]
     fn members_follow_the_specs_that_are_in_use() {
         let mut index = Index::default();
-        index.apply(&[change(1, "/baremetal/nodes/b/spec", spec("gpu", "02:00:00:00:00:01"))]);
-        index.apply(&[change(2, "/baremetal/nodes/a/spec", spec("gpu", "02:00:00:00:00:02"))]);
+        index.apply(&[change(1, "/baremetal/nodes/b/spec", Some(spec("gpu", "02:00:00:00:00:01")))]);
+        index.apply(&[change(2, "/baremetal/nodes/a/spec", Some(spec("gpu", "02:00:00:00:00:02")))]);
         index.apply(&[change(3, "/baremetal/nodes/bad/spec", Some(json!({"pool": "gpu"})))]);
-        index.apply(&[change(4, "/baremetal/nodes/UP/spec", spec("gpu", "02:00:00:00:00:03"))]);
+        index.apply(&[change(4, "/baremetal/nodes/UP/spec", Some(spec("gpu", "02:00:00:00:00:03")))]);
         assert_eq!(index.derived_members()["gpu"].0, ["a", "b"]);
         let why = |name: &str| index.get(name).and_then(|host| host.set_aside()).map(|aside| aside.reason);
         assert!(why("bad").is_some_and(|why| why.contains("powerInterface: is required")));
@@ -266,8 +266,9 @@ mod tests {
     #[test]
     fn of_two_records_of_one_machine_the_older_is_used() {
         let mut index = Index::default();
-        index.apply(&[change(1, "/baremetal/nodes/z/spec", spec("gpu", "02:00:00:00:00:01"))]);
-        let told = index.apply(&[change(2, "/baremetal/nodes/a/spec", spec("gpu", "02-00-00-00-00-01"))]);
+        index.apply(&[change(1, "/baremetal/nodes/z/spec", Some(spec("gpu", "02:00:00:00:00:01")))]);
+        let told =
+            index.apply(&[change(2, "/baremetal/nodes/a/spec", Some(spec("gpu", "02-00-00-00-00-01")))]);
         assert_eq!(told.len(), 1);
         assert_eq!(index.derived_members()["gpu"].0, ["z"]);
         let aside = index.get("a").unwrap().set_aside().unwrap();

@@ -72,7 +72,7 @@ impl Inventory {
                 Ok(()) | Err(crate::registry::RegistryError::Busy) => {}
                 Err(crate::registry::RegistryError::Store(error)) => return Err(error.into()),
                 Err(error) => {
-                    tracing::warn!(pool = pool.name, %error, "a pool's status was not brought up to date")
+                    tracing::warn!(pool = pool.name, %error, "a pool's status was not brought up to date");
                 }
             }
         }

@@ -363,7 +363,7 @@ impl Inventory {
             }
             match host.metrics.as_ref().map(|metrics| &metrics.milliwatts) {
                 Some(Known::Value { value, .. }) => {
-                    stats.milliwatts = stats.milliwatts.saturating_add(*value)
+                    stats.milliwatts = stats.milliwatts.saturating_add(*value);
                 }
                 Some(Known::Unknown { .. }) | None => stats.unmetered += 1,
             }

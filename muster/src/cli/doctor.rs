@@ -229,16 +229,11 @@ async fn server(tools: &Tools, connection: &Connection, checks: &mut Vec<Check>)
     });
     if who.is_ok() {
         checks.push(freeze(&session, &name).await);
-    }
-    match who {
-        Ok(_) => {
-            pools(&session, checks).await;
-            inventory(&session, checks).await;
-        }
-        Err(_) => {
-            checks.push(Check::skipped("pools", &name, "not allowed to look"));
-            checks.push(Check::skipped("inventory", &name, "not allowed to look"));
-        }
+        pools(&session, checks).await;
+        inventory(&session, checks).await;
+    } else {
+        checks.push(Check::skipped("pools", &name, "not allowed to look"));
+        checks.push(Check::skipped("inventory", &name, "not allowed to look"));
     }
 }
 

@@ -54,19 +54,16 @@ pub async fn report(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (mut parts, body) = request.into_parts();
-    let by = match token(&parts.headers).map(str::to_owned) {
-        Some(token) => {
-            if !app.inventory.is_boot_token(&name, &token).await? {
-                return Err(ApiError::unauthenticated("this token is not the one of this host"));
-            }
-            "boot token".to_owned()
+    let by = if let Some(token) = token(&parts.headers).map(str::to_owned) {
+        if !app.inventory.is_boot_token(&name, &token).await? {
+            return Err(ApiError::unauthenticated("this token is not the one of this host"));
         }
-        None => {
-            let call =
-                <Call as axum::extract::FromRequestParts<App>>::from_request_parts(&mut parts, &app).await?;
-            call.checked_host(Verb::Report, &name)?;
-            call.caller.name.to_string()
-        }
+        "boot token".to_owned()
+    } else {
+        let call =
+            <Call as axum::extract::FromRequestParts<App>>::from_request_parts(&mut parts, &app).await?;
+        call.checked_host(Verb::Report, &name)?;
+        call.caller.name.to_string()
     };
     let bytes = body::read(&parts.headers, body, Accepts::Json, MAX_BODY).await?;
     let sent = Call::json(&bytes)?;

@@ -125,7 +125,7 @@ pub async fn list(call: Call) -> Result<Response, ApiError> {
         move |project: &str| call.check_record(Verb::List, Resource::Credentials, TITLE, project).is_ok()
     };
     if query.flag("watch") {
-        let request = watch::Request::read(&call, &mut query)?;
+        let request = watch::Request::read(&call, &mut query);
         query.finish()?;
         let show = Box::new(move |entry: &muster_model::store::Entry| {
             let shown = CredentialShown::of(entry).ok().filter(|shown| sees(&shown.project))?;

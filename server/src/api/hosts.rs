@@ -50,7 +50,7 @@ pub async fn list(call: Call) -> Result<Response, ApiError> {
     call.check_list(Resource::Hosts)?;
     let mut query = call.query()?;
     if query.flag("watch") {
-        let stream = watch::Request::read(&call, &mut query)?;
+        let stream = watch::Request::read(&call, &mut query);
         let filter = read_filter(&call, &mut query);
         query.finish()?;
         let source = call.inventory().watch(filter, stream.from).await?;

@@ -79,7 +79,7 @@ async fn list<T: Named>(call: &Call) -> Result<Response, ApiError> {
     call.check_list(resource::<T>())?;
     let mut query = call.query()?;
     if query.flag("watch") {
-        let request = watch::Request::read(call, &mut query)?;
+        let request = watch::Request::read(call, &mut query);
         query.finish()?;
         let seen = call.clone();
         let show = Box::new(move |entry: &muster_model::store::Entry| {

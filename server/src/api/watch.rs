@@ -62,7 +62,7 @@ pub(super) struct Request {
 
 impl Request {
     /// Reads the parameters that all watches take; the caller reads its filters and finishes the query.
-    pub(super) fn read(call: &Call, query: &mut Query) -> Result<Self, ApiError> {
+    pub(super) fn read(call: &Call, query: &mut Query) -> Self {
         let form = form_of(call);
         let resume = match query.text("resource_version") {
             Some(text) => Some(text),
@@ -85,7 +85,7 @@ impl Request {
             }
             revision
         });
-        Ok(Self { form, from, seconds: query.number("timeout_seconds", 1, MAX_SECONDS) })
+        Self { form, from, seconds: query.number("timeout_seconds", 1, MAX_SECONDS) }
     }
 
     /// Streams what `source` delivers.
@@ -123,7 +123,7 @@ pub(super) async fn asked(
     }
     let mut query = std::mem::replace(query, Query::read(None)?);
     let _ = query.flag("watch");
-    let request = Request::read(call, &mut query)?;
+    let request = Request::read(call, &mut query);
     let mut filter = read_filter(call, &mut query, kind);
     query.finish()?;
     filter.cluster = cluster.or(filter.cluster);

@@ -109,15 +109,11 @@ fn reason(view: &View<'_>) -> String {
 
 /// Watts that were read, else what people declared, marked as such.
 fn watts(view: &View<'_>) -> String {
-    match view.at("metrics.milliwatts.value") {
-        Some(Value::Number(milliwatts)) => {
-            format!("{:.0}", milliwatts.as_f64().unwrap_or_default() / 1000.0)
-        }
-        _ => {
-            let idle = view.text("spec.idleWatts");
-            if idle.is_empty() { "-".into() } else { format!("~{idle}") }
-        }
+    if let Some(Value::Number(milliwatts)) = view.at("metrics.milliwatts.value") {
+        return format!("{:.0}", milliwatts.as_f64().unwrap_or_default() / 1000.0);
     }
+    let idle = view.text("spec.idleWatts");
+    if idle.is_empty() { "-".into() } else { format!("~{idle}") }
 }
 
 fn describe(view: &View<'_>) -> Vec<Section> {
