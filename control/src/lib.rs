@@ -9,10 +9,10 @@
 
 pub mod actuator;
 pub mod audit;
+pub mod explain;
 pub mod freeze;
 pub mod hosts;
 pub mod inventory;
-pub mod explain;
 pub mod journal;
 pub mod lead;
 pub mod planner;

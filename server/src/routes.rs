@@ -9,8 +9,8 @@ use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::{
     api::{
-        audit, boot, clusters, credentials, decisions, explain, export, freeze, host_actions, host_bulk, hosts,
-        inventory, named, operations, pools, probes, status,
+        audit, boot, clusters, credentials, decisions, explain, export, freeze, host_actions, host_bulk,
+        hosts, inventory, named, operations, pools, probes, status,
     },
     app::App,
     frame, openapi,

@@ -13,8 +13,8 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Call,
-    objects::Done,
     hosts::{answer, update},
+    objects::Done,
     reply,
     scope::HOST,
 };
