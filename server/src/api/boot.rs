@@ -65,7 +65,7 @@ pub async fn report(
         call.checked_host(Verb::Report, &name)?;
         call.caller.name.to_string()
     };
-    let bytes = body::read(&parts.headers, body, Accepts::Json, MAX_BODY).await?;
+    let bytes = body::read(&parts.headers, body, Accepts::Json, MAX_BODY, app.limits.body_timeout).await?;
     let sent = Call::json(&bytes)?;
     let mut findings = Findings::new();
     let read = Object::read(&sent, "", &mut findings).and_then(|mut object| {
