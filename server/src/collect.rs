@@ -200,7 +200,11 @@ impl Collector for PlannerCollector {
         for (name, help, counter) in [
             ("planner_turns", "Looks that planners have taken", &counters.turns),
             ("planner_decisions", "Decisions that were journaled", &counters.decisions),
-            ("planner_audit_findings", "Faults that the audit found in plans; each is a bug", &counters.findings),
+            (
+                "planner_audit_findings",
+                "Faults that the audit found in plans; each is a bug",
+                &counters.findings,
+            ),
             ("planner_void_decisions", "Decisions that the world overtook", &counters.void),
             ("planner_errors", "Looks that failed", &counters.errors),
         ] {
@@ -210,7 +214,8 @@ impl Collector for PlannerCollector {
         }
         let planners = self.board.all();
         let help = "When the planner of a cluster last looked";
-        let mut family = encoder.encode_descriptor("planner_last_turn_seconds", help, None, MetricType::Gauge)?;
+        let mut family =
+            encoder.encode_descriptor("planner_last_turn_seconds", help, None, MetricType::Gauge)?;
         for live in planners.iter().take(MAX_PLANNERS) {
             let gauge = ConstGauge::new(live.turn_at.millis() / 1000);
             let labels = [("project", live.project.as_str()), ("cluster", live.cluster_name.as_str())];

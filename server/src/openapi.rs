@@ -250,7 +250,11 @@ fn path_parameters(path: &str) -> Vec<Value> {
             let uuid = name.ends_with("id") && !path.contains("/decision");
             let schema = if name == "controller_name" {
                 json!({ "type": "string", "minLength": 1 })
-            } else if uuid { json!({ "type": "string", "format": "uuid" }) } else { json!({ "type": "string" }) };
+            } else if uuid {
+                json!({ "type": "string", "format": "uuid" })
+            } else {
+                json!({ "type": "string" })
+            };
             json!({ "name": name, "in": "path", "required": true, "schema": schema })
         })
         .collect()

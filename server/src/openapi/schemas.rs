@@ -141,7 +141,9 @@ pub(super) fn parameters() -> Value {
 
 pub(super) fn schemas() -> Value {
     let mut all = Map::new();
-    for part in [common(), platforms::schemas(), specs::schemas(), objects::schemas(), status::schemas(), decisions()] {
+    for part in
+        [common(), platforms::schemas(), specs::schemas(), objects::schemas(), status::schemas(), decisions()]
+    {
         if let Value::Object(part) = part {
             all.extend(part);
         }
