@@ -16,13 +16,8 @@ pub enum Home {
     /// No cluster has this pool: its hosts have no nodes, and that is knowledge.
     Nowhere,
     /// A cluster has it that is not connected: nothing is known about nodes.
-    Unconnected {
-        why: String,
-    },
-    Cluster {
-        name: Arc<str>,
-        port: Arc<dyn ClusterPort>,
-    },
+    Unconnected { why: String },
+    Cluster { name: Arc<str>, port: Arc<dyn ClusterPort> },
 }
 
 /// Facts beside the inventory. Answers come from memory: a turn never waits for them.

@@ -86,14 +86,7 @@ async fn sense(shared: &Shared, scene: &Scene<'_>, memo: &Memo) -> Option<Sensor
         driver.abilities().sensors.then_some(())?;
         Some((driver, way.bmc.as_ref().ok()?))
     })?;
-    match limited(
-        &shared.clock,
-        shared.pace.scaled(SENSOR_LIMIT).max(Duration::from_secs(5)),
-        bmc,
-        driver.sensors(bmc),
-    )
-    .await
-    {
+    match limited(&shared.clock, shared.pace.scaled(SENSOR_LIMIT).max(Duration::from_secs(5)), bmc, driver.sensors(bmc)).await {
         Ok(sensors) => Some(sensors),
         Err(error) => {
             tracing::debug!(host = %scene.name, %error, "sensors were not read");
@@ -127,8 +120,7 @@ fn next(
     let health = memo.looked.as_ref().map(|looked| looked.health);
     let mut metrics = HostMetrics {
         at: now,
-        millicelsius: hottest
-            .map_or_else(|| unknown("not reported"), |value| Known::Value { value, at: now }),
+        millicelsius: hottest.map_or_else(|| unknown("not reported"), |value| Known::Value { value, at: now }),
         cpu_permille: unknown("no node"),
         memory_permille: unknown("no node"),
         health: match health {

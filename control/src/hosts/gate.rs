@@ -80,7 +80,8 @@ impl Gate {
         }
         if let Some(name) = &spec.rack {
             let load = book.rack_load(name);
-            let (now, limit) = (load.switching.saturating_add(beside), global.max_power_operations_per_rack);
+            let (now, limit) =
+                (load.switching.saturating_add(beside), global.max_power_operations_per_rack);
             if now >= limit {
                 return Err(Refusal::RackOperations { rack: name.clone(), now, limit });
             }
@@ -151,7 +152,8 @@ mod tests {
 
     fn put(book: &mut Book, revision: u64, key: String, value: Vec<u8>) {
         let revision = Revision(revision);
-        let entry = Entry { key: key.clone(), value: value.into(), created: revision, modified: revision };
+        let entry =
+            Entry { key: key.clone(), value: value.into(), created: revision, modified: revision };
         let _ = book.apply(&Change { revision, key, entry: Some(entry) });
     }
 
@@ -172,18 +174,8 @@ mod tests {
             let (name, revision) = (format!("h{number}"), 10 + 2 * number as u64);
             let mut status = BareMetalNodeStatus::enrolling(Timestamp::EPOCH);
             (status.phase, status.state) = (*phase, phase.state());
-            put(
-                &mut book,
-                revision,
-                keys::host(&name, HostRecord::Spec),
-                serde_json::to_vec(&spec(Some(300))).unwrap(),
-            );
-            put(
-                &mut book,
-                revision + 1,
-                keys::host(&name, HostRecord::Status),
-                serde_json::to_vec(&status).unwrap(),
-            );
+            put(&mut book, revision, keys::host(&name, HostRecord::Spec), serde_json::to_vec(&spec(Some(300))).unwrap());
+            put(&mut book, revision + 1, keys::host(&name, HostRecord::Status), serde_json::to_vec(&status).unwrap());
         }
         book
     }
@@ -191,8 +183,7 @@ mod tests {
     #[track_caller]
     fn check(phases: &[Phase], watts: Option<u32>, cap: Option<u32>, expected: &str) {
         let rack = Rack { watt_cap: cap, ..Rack::new("r1") };
-        let answer =
-            Gate::default().admit(&"new".into(), &spec(watts), Some(&rack), &book(phases), Timestamp::EPOCH);
+        let answer = Gate::default().admit(&"new".into(), &spec(watts), Some(&rack), &book(phases), Timestamp::EPOCH);
         assert_eq!(answer.map_or_else(|refusal| refusal.to_string(), |()| "starts".into()), expected);
     }
 
@@ -201,26 +192,11 @@ mod tests {
         use Phase::{Booting, Idle, PowerRequested, Reserved, Serving, Stopping};
         check(&[], Some(300), None, "starts");
         check(&[Idle; 9], Some(300), Some(300), "starts");
-        check(
-            &[Reserved, PowerRequested, Stopping, Stopping],
-            Some(300),
-            None,
-            "waits: 4 of 4 power operations under way in rack r1",
-        );
+        check(&[Reserved, PowerRequested, Stopping, Stopping], Some(300), None, "waits: 4 of 4 power operations under way in rack r1");
         check(&[Booting; 4], Some(300), None, "waits: 4 of 4 machines on their way up in rack r1");
         check(&[Serving; 3], Some(300), Some(1200), "starts");
-        check(
-            &[Serving; 3],
-            Some(301),
-            Some(1200),
-            "waits: rack r1 may draw 1200 W, 900 W are taken and it may take 301 W more",
-        );
-        check(
-            &[],
-            None,
-            Some(1200),
-            "waits: rack r1 may draw 1200 W, and its maxWatts is not known; set it in its spec",
-        );
+        check(&[Serving; 3], Some(301), Some(1200), "waits: rack r1 may draw 1200 W, 900 W are taken and it may take 301 W more");
+        check(&[], None, Some(1200), "waits: rack r1 may draw 1200 W, and its maxWatts is not known; set it in its spec");
     }
 
     #[test]
@@ -244,14 +220,8 @@ mod tests {
         let mut gate = Gate::default();
         let mut plain = spec(None);
         plain.rack = None;
-        let mut admit = |name: &str, now: i64| {
-            gate.admit(&name.into(), &plain, None, &book, Timestamp::from_millis(now)).is_ok()
-        };
-        let answers: Vec<bool> = [0, 100, 200, 999, 1000, 1001, 1100]
-            .iter()
-            .enumerate()
-            .map(|(n, now)| admit(&n.to_string(), *now))
-            .collect();
+        let mut admit = |name: &str, now: i64| gate.admit(&name.into(), &plain, None, &book, Timestamp::from_millis(now)).is_ok();
+        let answers: Vec<bool> = [0, 100, 200, 999, 1000, 1001, 1100].iter().enumerate().map(|(n, now)| admit(&n.to_string(), *now)).collect();
         assert_eq!(answers, [true, true, false, false, true, false, true]);
     }
 }

@@ -98,10 +98,9 @@ pub(super) async fn look(glass: &Glass<'_>) -> Option<(Looked, Fallback)> {
     if let (Some((place, reading)), true) = (vague, trouble.is_none()) {
         return Some((known(glass, place, reading), resting.cloned()));
     }
-    let error = trouble.map_or_else(
-        || (TroubleClass::Unreachable, "no answer".to_owned()),
-        |error| (class(&error), error.to_string()),
-    );
+    let error = trouble.map_or_else(|| (TroubleClass::Unreachable, "no answer".to_owned()), |error| {
+        (class(&error), error.to_string())
+    });
     Some((silent(glass, error), None))
 }
 

@@ -216,7 +216,10 @@ pub(super) fn use_of(index: &Indexed, node: &Node) -> (Known<i64>, Known<i64>) {
         let permille = i128::from(asked).saturating_mul(1000) / i128::from(offered);
         Known::Value { value: i64::try_from(permille).unwrap_or(i64::MAX), at }
     };
-    (share("cpu", asked.milli_cpu, offered.milli_cpu), share("memory", asked.memory, offered.memory))
+    (
+        share("cpu", asked.milli_cpu, offered.milli_cpu),
+        share("memory", asked.memory, offered.memory),
+    )
 }
 
 /// What of a node and its pods a change is worth a look for; not the lease, which changes all the time.

@@ -46,14 +46,12 @@ pub(super) fn record(txn: Txn, writes: &Writes<'_>) -> Txn {
         txn = txn.put(operation(operation_id(&old.id)), encode(&show(old, writes, Some((state, message)))));
     }
     if let Some(new) = after {
-        let same =
-            before.is_some_and(|old| old.id == new.id && old.failed == new.failed && !writes.step.moved());
+        let same = before.is_some_and(|old| old.id == new.id && old.failed == new.failed && !writes.step.moved());
         if !same {
             txn = txn.put(operation(operation_id(&new.id)), encode(&show(new, writes, None)));
         }
         let begins = before.is_none_or(|old| old.id != new.id);
-        if begins && let Some(old) = writes.step.state.status.operations.checked_sub(KEPT).filter(|n| *n > 0)
-        {
+        if begins && let Some(old) = writes.step.state.status.operations.checked_sub(KEPT).filter(|n| *n > 0) {
             txn = txn.delete(operation(operation_id(&format!("{}-{old}", writes.name))));
         }
     }
@@ -163,8 +161,7 @@ pub async fn cancel(store: &dyn Store, operation: &Operation, _now: Timestamp) -
         Cause::AllOn => Some("everything is to be on; end the freeze"),
     };
     let why = why.or_else(|| {
-        (op.asked_off_at.is_some() || op.force_offs > 0)
-            .then_some("the machine was already told to shut down")
+        (op.asked_off_at.is_some() || op.force_offs > 0).then_some("the machine was already told to shut down")
     });
     if let Some(why) = why {
         return Err(CancelError::Refused { host: host.clone(), operation: op.id, why });

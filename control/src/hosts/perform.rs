@@ -7,7 +7,9 @@ use muster_model::{
     Known, Timestamp,
     host::{BareMetalNodeSpec, BareMetalNodeStatus, Limits, Power, PowerCall},
     k8s::{Effect as TaintEffect, Taint},
-    observe::{ActError, Acted, ClusterPort, NodeAction, OFF_TAINT, OUT_OF_SERVICE_TAINT, STARTUP_TAINT},
+    observe::{
+        Acted, ActError, ClusterPort, NodeAction, OFF_TAINT, OUT_OF_SERVICE_TAINT, STARTUP_TAINT,
+    },
     power::{Fault, PowerError},
 };
 
@@ -132,11 +134,8 @@ async fn checked_call(
         return Ok(Outcome::Unknown);
     }
     let way = &scene.ways[place(scene, call).min(scene.ways.len().saturating_sub(1))];
-    let unusable = |why: String| PowerError {
-        host: scene.name.to_string(),
-        address: way.kind.to_string(),
-        fault: Fault::Invalid { why },
-    };
+    let unusable =
+        |why: String| PowerError { host: scene.name.to_string(), address: way.kind.to_string(), fault: Fault::Invalid { why } };
     let bmc = way.bmc.as_ref().map_err(|why| unusable(why.clone()))?;
     let driver = scene.shared.drivers.get(way.kind);
     let driver = driver.ok_or_else(|| unusable(format!("no driver {} runs here", way.kind)))?;
@@ -145,8 +144,7 @@ async fn checked_call(
     scene.shared.counters.calls(call);
     match (call, order_of(call)) {
         (PowerCall::SetBoot { .. }, _) => {
-            let pool =
-                scene.shared.book().pools.get(&scene.spec.pool).and_then(|pool| pool.boot_profile.clone());
+            let pool = scene.shared.book().pools.get(&scene.spec.pool).and_then(|pool| pool.boot_profile.clone());
             let name = scene.spec.boot_profile.clone().or(pool).unwrap_or_default();
             let Some(profile) = scene.shared.around.boot_profile(&name) else {
                 let message = format!("boot profile {name:?} does not exist");
@@ -254,9 +252,7 @@ async fn act(scene: &Scene<'_>, memo: &mut Memo, effect: &Effect, kind: &EffectK
         | EffectKind::CaptureEvidence => return,
     };
     match port.act(name, &action).await {
-        Ok(Acted::Done) => {
-            tracing::info!(host = %scene.name, node = name, verb = action.verb(), "node changed")
-        }
+        Ok(Acted::Done) => tracing::info!(host = %scene.name, node = name, verb = action.verb(), "node changed"),
         Ok(Acted::AlreadySo | Acted::Gone) => {}
         Err(error) => {
             tracing::warn!(host = %scene.name, node = name, verb = action.verb(), %error, "a node was not changed");

@@ -235,7 +235,8 @@ impl Run {
         let mut book = Book::default();
         let (mut after, mut at) = (None, None);
         loop {
-            let list = List { prefix: keys::ROOT.into(), after, limit: LOAD_PAGE, at, keys_only: false };
+            let list =
+                List { prefix: keys::ROOT.into(), after, limit: LOAD_PAGE, at, keys_only: false };
             let page = self.shared.store.list(list).await?;
             at = Some(page.revision);
             after = page.entries.last().map(|entry| entry.key.clone());
@@ -261,8 +262,7 @@ impl Run {
         if now == self.fence {
             return Ok(());
         }
-        if now.is_some() && self.shared.book().revision < now.as_ref().map_or(Revision::ZERO, |one| one.epoch)
-        {
+        if now.is_some() && self.shared.book().revision < now.as_ref().map_or(Revision::ZERO, |one| one.epoch) {
             let revision = self.shared.book().revision;
             let loaded = self.load().await?;
             tracing::debug!(before = %revision, after = %loaded, "read afresh as the new leader");
@@ -359,8 +359,9 @@ impl Run {
                     self.wake(&name);
                 }
                 Touched::Pool(pool) => {
-                    let of_pool =
-                        |record: &super::Record| record.spec.as_ref().is_some_and(|spec| spec.pool == pool);
+                    let of_pool = |record: &super::Record| {
+                        record.spec.as_ref().is_some_and(|spec| spec.pool == pool)
+                    };
                     let names: Vec<_> = self
                         .shared
                         .book()
@@ -531,8 +532,7 @@ impl Run {
 
     /// Writes metrics when their time has come.
     async fn keep_books(&mut self) -> Result<(), StoreError> {
-        let Some(lead) = self.shared.lead.now().filter(|lead| Some(&lead.fence) == self.fence.as_ref())
-        else {
+        let Some(lead) = self.shared.lead.now().filter(|lead| Some(&lead.fence) == self.fence.as_ref()) else {
             return Ok(());
         };
         let now = self.shared.clock.monotonic();

@@ -103,8 +103,9 @@ pub(super) async fn store(shared: &Shared, writes: &Writes<'_>) -> Result<Stored
     let (name, state) = (writes.name, &writes.step.state);
     let mut txn = Txn::new().fenced(&writes.lead.fence);
     let mut written = Vec::new();
-    let expect =
-        |txn: Txn, record: HostRecord| txn.expect(keys::host(name, record), writes.record.expect(record));
+    let expect = |txn: Txn, record: HostRecord| {
+        txn.expect(keys::host(name, record), writes.record.expect(record))
+    };
     txn = expect(txn, HostRecord::Status);
     txn = expect(txn, HostRecord::Op);
     if writes.before.is_none_or(|before| before.status != state.status) {

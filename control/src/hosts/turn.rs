@@ -12,9 +12,8 @@ use muster_model::{
     Clock, Duration, Known, Timestamp,
     host::{
         Admin, BareMetalNodeSpec, BareMetalNodeStatus, ConditionStatus, ConditionType, HostCondition,
-        HostIdentity, OpKind, Phase, PowerInterface, find_condition,
+        HostIdentity, OpKind, Phase, PowerInterface, find_condition, set_condition,
         keys::{self, HostRecord, host_prefix},
-        set_condition,
     },
     observe::ClusterView,
     power::{Sensors, Warning},
@@ -24,7 +23,8 @@ use muster_model::{
 use super::{
     around::Around,
     book::Book,
-    energy, evidence,
+    energy,
+    evidence,
     failpoint::{Failpoints, Side},
     figures::Counters,
     gate::Gate,
@@ -239,9 +239,7 @@ impl Turn<'_> {
             (Some(spec), _) => Arc::clone(spec),
             // Its spec was deleted under us: nothing can be called, only forgotten.
             (None, Some(_)) => Arc::new(BareMetalNodeSpec::new("", PowerInterface::Redfish)),
-            (None, None) => {
-                return Ok(After::Rest(Next::In(self.shared.pace.scaled(Duration::from_mins(5)))));
-            }
+            (None, None) => return Ok(After::Rest(Next::In(self.shared.pace.scaled(Duration::from_mins(5))))),
         };
         if record.spec.is_some()
             && let Some(why) = self.shared.around.set_aside(self.name)
@@ -252,8 +250,7 @@ impl Turn<'_> {
         let before = record.state(self.name);
         let settings = evidence::settings(self.shared, &record, &spec, &self.shared.book());
         let mut from = before.clone();
-        let ways =
-            ways::ways(self.name, &spec, before.as_ref().and_then(|state| state.status.identity.as_ref()));
+        let ways = ways::ways(self.name, &spec, before.as_ref().and_then(|state| state.status.identity.as_ref()));
         self.look(&settings, &ways, from.as_mut(), fresh, probe).await;
         let cluster = evidence::cluster_of(self.shared, &spec.pool);
         let now = self.shared.clock.now();
@@ -266,15 +263,8 @@ impl Turn<'_> {
         let waits = self.gate(&spec, from.as_ref(), &mut step, &seen, now);
         let remarks = remarks(&step.effects, self.memo, &seen);
         let lead = self.lead.clone();
-        let writes = Writes {
-            name: self.name,
-            record: &record,
-            before: before.as_ref(),
-            step: &step,
-            lead: &lead,
-            now,
-            remarks,
-        };
+        let writes =
+            Writes { name: self.name, record: &record, before: before.as_ref(), step: &step, lead: &lead, now, remarks };
         let stored = store::store(self.shared, &writes).await;
         self.shared.gate().settle(self.name);
         match stored? {
@@ -348,9 +338,7 @@ impl Turn<'_> {
         }
         if let (Some(state), Some(fallback)) = (state, fallback) {
             state.status.driver_fallback = fallback;
-            if let Some(looked) =
-                self.memo.looked.as_ref().filter(|one| matches!(one.bmc, Known::Value { .. }))
-            {
+            if let Some(looked) = self.memo.looked.as_ref().filter(|one| matches!(one.bmc, Known::Value { .. })) {
                 unverified(&mut state.status, looked, settings.generation, now);
             }
         }
@@ -486,9 +474,7 @@ impl Turn<'_> {
 fn unverified(status: &mut BareMetalNodeStatus, looked: &Looked, generation: u64, now: Timestamp) {
     let kind = ConditionType::BmcUnverified;
     let (holds, reason, message) = match looked.warnings.first() {
-        Some(Warning::InsecureTls) => {
-            (true, "InsecureTls", "the BMC's certificate is not checked (tlsVerify)")
-        }
+        Some(Warning::InsecureTls) => (true, "InsecureTls", "the BMC's certificate is not checked (tlsVerify)"),
         Some(Warning::PlainHttp) => (true, "PlainHttp", "the BMC is called without encryption"),
         None => (false, "Verified", ""),
     };
@@ -521,12 +507,7 @@ fn remarks(effects: &[Effect], memo: &Memo, seen: &Evidence) -> Vec<String> {
     let node = match &seen.node {
         Known::Value { value: lifecycle::NodeView::Absent, .. } => "absent".to_owned(),
         Known::Value { value: lifecycle::NodeView::Present(node), .. } => {
-            format!(
-                "{} (ready {}, lease renewed {:?})",
-                node.name,
-                node.ready,
-                node.lease_renewed.map(|at| at.to_string())
-            )
+            format!("{} (ready {}, lease renewed {:?})", node.name, node.ready, node.lease_renewed.map(|at| at.to_string()))
         }
         Known::Unknown { why, .. } => format!("unknown ({why})"),
     };

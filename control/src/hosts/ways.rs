@@ -109,7 +109,8 @@ fn endpoint(spec: &BareMetalNodeSpec, driver: &DriverSpec) -> Result<Endpoint, S
         }
         host::DriverKind::Wol => {
             let mac = spec.mac_address.ok_or("driver wol needs macAddress")?;
-            let broadcast = setting("broadcast").ok_or("driver wol needs the setting broadcast")?.to_owned();
+            let broadcast =
+                setting("broadcast").ok_or("driver wol needs the setting broadcast")?.to_owned();
             let port = setting("port").and_then(|port| port.parse().ok()).unwrap_or(9);
             let secure_on = setting("secureOn")
                 .map(|text| text.parse::<Mac>().map_err(|error| format!("secureOn: {error}")))

@@ -88,12 +88,7 @@ async fn begin(world: &World, story: Story) {
         Story::Again => world.want("h1", Switch::On, "i-again").await,
         Story::NodeDeleted => {
             let config = serde_json::json!({ "policy": { "nodeAtOff": "delete" } });
-            world
-                .put(
-                    muster_model::host::keys::pool("gpu", muster_model::host::keys::PoolRecord::Config),
-                    config,
-                )
-                .await;
+            world.put(muster_model::host::keys::pool("gpu", muster_model::host::keys::PoolRecord::Config), config).await;
             world.want("h1", Switch::Off, "i-off").await;
         }
         Story::Forced => {
@@ -157,11 +152,7 @@ async fn finish(world: &World, story: Story, point: &str) {
 
 /// Whether the point was reached in this story; if so the process died there and another one went on.
 async fn run(story: Story, point: &str) -> bool {
-    let stop = Arc::new(Stop {
-        point: point.into(),
-        reached: AtomicBool::new(false),
-        armed: AtomicBool::new(false),
-    });
+    let stop = Arc::new(Stop { point: point.into(), reached: AtomicBool::new(false), armed: AtomicBool::new(false) });
     let failpoints = Failpoints { hook: Some(stop.clone()) };
     let mut world = World::with(Arc::new(Memory::default()), failpoints).await;
     prepare(&world, story).await;

@@ -119,10 +119,7 @@ async fn operations_are_listed_ended_and_cancelled() {
     let op = world.op("h1").await.unwrap();
     let key = muster_control::registry::keys::operation(operation_id(&op.id));
     let shown: Operation = world.read(&key).await.expect("an operation");
-    assert_eq!(
-        (shown.kind.as_str(), shown.state, shown.host()),
-        ("power-on", OperationState::Running, Some("h1"))
-    );
+    assert_eq!((shown.kind.as_str(), shown.state, shown.host()), ("power-on", OperationState::Running, Some("h1")));
     // Withdrawn in the middle of the boot: the machine goes off again, and the operation says so.
     cancel(&*world.store, &shown, world.outside.clock.now()).await.unwrap();
     world.until("h1", Phase::Idle, 700).await;

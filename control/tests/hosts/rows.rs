@@ -20,8 +20,7 @@ async fn bm_7_1_one_power_on_and_one_event_per_transition() {
     assert_eq!((state.count("h1", PowerAction::On), state.calls.len()), (1, 1), "{:?}", state.calls);
     drop(state);
     let events = world.events("h1").await;
-    let phases: Vec<_> =
-        events.events.iter().filter(|one| one.number > before).map(|one| one.to.as_str()).collect();
+    let phases: Vec<_> = events.events.iter().filter(|one| one.number > before).map(|one| one.to.as_str()).collect();
     assert_eq!(phases[..3], ["reserved", "preparing-boot", "power-requested"], "{phases:?}");
     assert_eq!(phases.last(), Some(&"serving"));
     let mut once = phases.clone();
@@ -70,8 +69,7 @@ async fn bm_7_4_shutdown_waits_for_the_pod_that_takes_forty_seconds() {
     };
     world.until("h1", Phase::Idle, 300).await;
     let state = world.outside.state();
-    let (at, ..) =
-        state.calls.iter().find(|call| call.3.action == PowerAction::GracefulOff).expect("asked to stop");
+    let (at, ..) = state.calls.iter().find(|call| call.3.action == PowerAction::GracefulOff).expect("asked to stop");
     assert!(at.since(deleted).millis() >= 40_000, "{deleted} {at}");
     assert_eq!(state.count("h1", PowerAction::ForceOff), 0);
     assert_eq!(state.taints("h1"), ["muster.dev/off"]);
@@ -86,10 +84,7 @@ async fn bm_7_5_an_os_that_ignores_acpi_is_forced_off_once() {
     world.until("h1", Phase::ForcingOff, 400).await;
     world.until("h1", Phase::Idle, 200).await;
     let state = world.outside.state();
-    assert_eq!(
-        (state.count("h1", PowerAction::GracefulOff), state.count("h1", PowerAction::ForceOff)),
-        (1, 1)
-    );
+    assert_eq!((state.count("h1", PowerAction::GracefulOff), state.count("h1", PowerAction::ForceOff)), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -133,7 +128,8 @@ async fn bm_7_10_power_on_without_effect_goes_up_the_ladder() {
     let world = World::new().await;
     world
         .register("h1", |spec| {
-            spec.drivers = vec![DriverSpec::new(DriverKind::Redfish), DriverSpec::new(DriverKind::Ipmi)];
+            spec.drivers =
+                vec![DriverSpec::new(DriverKind::Redfish), DriverSpec::new(DriverKind::Ipmi)];
         })
         .await;
     world.until("h1", Phase::Idle, 120).await;
@@ -143,8 +139,7 @@ async fn bm_7_10_power_on_without_effect_goes_up_the_ladder() {
     world.want("h1", Switch::On, "i-1").await;
     world.until("h1", Phase::Backoff, 600).await;
     let state = world.outside.state();
-    let ways: Vec<_> =
-        state.calls.iter().map(|(_, _, driver, order)| (driver.to_string(), order.attempt)).collect();
+    let ways: Vec<_> = state.calls.iter().map(|(_, _, driver, order)| (driver.to_string(), order.attempt)).collect();
     assert_eq!(ways, [("redfish".to_owned(), 0), ("redfish".to_owned(), 1), ("ipmi".to_owned(), 0)]);
     drop(state);
     assert_eq!(world.intent("h1").await, None);
@@ -222,8 +217,7 @@ async fn bm_7_20_without_a_lease_nothing_is_sent_and_writes_are_refused() {
     // And with too little of a lease left.
     let (outside, store) = world.kill().await;
     let world = World::on(outside, store, Default::default()).await;
-    let soon = muster_model::Clock::monotonic(&*world.outside.clock)
-        .saturating_add(muster_model::Duration::from_secs(20));
+    let soon = muster_model::Clock::monotonic(&*world.outside.clock).saturating_add(muster_model::Duration::from_secs(20));
     world.lead.set(Some((world.fence.clone(), soon)));
     world.pass(60).await;
     assert_eq!(world.outside.state().calls.len(), 0, "20s are less than a call and its margin");

@@ -19,7 +19,9 @@ use muster_model::{
         keys::{self, HostRecord},
     },
     k8s::{Effect, Node, Objects, Pod, Taint},
-    observe::{ActError, Acted, CORDON_MARK, ClusterPort, ClusterView, NodeAction, NotSynced, STARTUP_TAINT},
+    observe::{
+        Acted, ActError, CORDON_MARK, ClusterPort, ClusterView, NodeAction, NotSynced, STARTUP_TAINT,
+    },
     power::{
         Abilities, Accepted, Bmc, BootProgress, DriverKind, Fault, Health, Identity, Order, Power,
         PowerAction, PowerError, PowerState, Reading,
@@ -333,11 +335,7 @@ impl ClusterPort for TestCluster {
         let mut objects = Objects::default();
         let mut renewed = BTreeMap::new();
         for (name, node) in state.nodes.iter().filter(|(_, node)| !node.deleted) {
-            let taint = |key: &String| Taint {
-                key: key.as_str().into(),
-                value: "".into(),
-                effect: Effect::NoSchedule,
-            };
+            let taint = |key: &String| Taint { key: key.as_str().into(), value: "".into(), effect: Effect::NoSchedule };
             let mut annotations = json!({});
             if let Some(mark) = &node.cordon {
                 annotations = json!({ CORDON_MARK: mark });
@@ -502,8 +500,7 @@ impl World {
         let fence = Fence { key, epoch: revision };
         let lead = Lead::new(Arc::clone(&clock));
         lead.set(Some((fence.clone(), Duration::from_hours(10_000))));
-        let driver =
-            |kind| -> Arc<dyn Power> { Arc::new(TestDriver { kind, outside: Arc::clone(&outside) }) };
+        let driver = |kind| -> Arc<dyn Power> { Arc::new(TestDriver { kind, outside: Arc::clone(&outside) }) };
         let kinds = [DriverKind::Redfish, DriverKind::Ipmi, DriverKind::Wol, DriverKind::Agent];
         let cluster: Arc<dyn ClusterPort> = Arc::new(TestCluster(Arc::clone(&outside)));
         let host_loop = Arc::new(HostLoop::new(Setup {
