@@ -166,7 +166,11 @@ const SETTINGS: &[Known] = &[
     known("auth.oidc.keys", "", "URL of the issuer's keys, when discovery should not be used"),
     known("auth.oidc.user-claim", "email", "claim that names the user"),
     known("auth.oidc.groups-claim", "groups", "claim that lists the user's groups"),
-    known("auth.k8s.kubeconfig", "", "cluster that judges tokens; the one that the server runs in when empty"),
+    known(
+        "auth.k8s.kubeconfig",
+        "",
+        "cluster that judges tokens; the one that the server runs in when empty",
+    ),
     known("auth.k8s.context", "", "context of that kubeconfig; its current one when empty"),
     known("auth.k8s.audiences", "[\"muster\"]", "audiences of which a token must carry one; any when empty"),
     Known {

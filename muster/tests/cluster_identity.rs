@@ -22,7 +22,16 @@ impl Server {
         let data = tempfile::tempdir().unwrap();
         let kubeconfig = format!("auth.k8s.kubeconfig={}", cluster.kubeconfig().display());
         let mut child = Command::new(env!("CARGO_BIN_EXE_muster"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--auth-mode", "k8s", "--set", &kubeconfig, "--data-dir"])
+            .args([
+                "serve",
+                "--listen",
+                "127.0.0.1:0",
+                "--auth-mode",
+                "k8s",
+                "--set",
+                &kubeconfig,
+                "--data-dir",
+            ])
             .arg(data.path())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -36,7 +45,8 @@ impl Server {
     }
 
     async fn whoami(&self, token: &str, project: Option<&str>) -> (StatusCode, Value) {
-        let mut request = reqwest::Client::new().get(format!("{}/api/v1/whoami", self.base)).bearer_auth(token);
+        let mut request =
+            reqwest::Client::new().get(format!("{}/api/v1/whoami", self.base)).bearer_auth(token);
         if let Some(project) = project {
             request = request.header("X-Muster-Project", project);
         }
@@ -60,11 +70,27 @@ async fn ops_r18_a_cluster_judges_tokens_and_its_rbac_gives_roles() {
     cluster.kubectl(&["create", "namespace", "team-a"], "");
     cluster.kubectl(&["-n", "team-a", "create", "serviceaccount", "operator"], "");
     cluster.kubectl(
-        &["-n", "team-a", "create", "role", "muster-operator", "--verb=operator", "--resource=projects.muster.dev"],
+        &[
+            "-n",
+            "team-a",
+            "create",
+            "role",
+            "muster-operator",
+            "--verb=operator",
+            "--resource=projects.muster.dev",
+        ],
         "",
     );
     cluster.kubectl(
-        &["-n", "team-a", "create", "rolebinding", "o", "--role=muster-operator", "--serviceaccount=team-a:operator"],
+        &[
+            "-n",
+            "team-a",
+            "create",
+            "rolebinding",
+            "o",
+            "--role=muster-operator",
+            "--serviceaccount=team-a:operator",
+        ],
         "",
     );
     let token = |audience: &str| {
@@ -80,7 +106,10 @@ async fn ops_r18_a_cluster_judges_tokens_and_its_rbac_gives_roles() {
     assert_eq!(status, StatusCode::FORBIDDEN, "{who}");
 
     assert_eq!(server.whoami("made.up.token", None).await.0, StatusCode::UNAUTHORIZED);
-    assert_eq!(server.whoami(&token("https://kubernetes.default.svc"), None).await.0, StatusCode::UNAUTHORIZED);
+    assert_eq!(
+        server.whoami(&token("https://kubernetes.default.svc"), None).await.0,
+        StatusCode::UNAUTHORIZED
+    );
 
     // A token that was good a moment ago is not good while nobody can be asked.
     cluster.signal("kube-apiserver", "STOP");

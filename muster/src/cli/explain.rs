@@ -59,7 +59,9 @@ pub(crate) struct Explain {
 fn format(text: &str) -> Result<FormatArg, String> {
     match text {
         "text" => Ok(FormatArg::default()),
-        "wide" | "name" | "table" => Err(format!("{text:?} is for lists; use text, json, yaml or jsonpath=…")),
+        "wide" | "name" | "table" => {
+            Err(format!("{text:?} is for lists; use text, json, yaml or jsonpath=…"))
+        }
         other => other.parse(),
     }
 }

@@ -125,7 +125,11 @@ pub(crate) async fn pages(session: &Session, kind: &Kind, selection: &Selection)
         let cursor = page["next_cursor"].as_str().filter(|next| !next.is_empty());
         if kind.is_endless() && listed.items.len() >= NEWEST {
             if cursor.is_some() {
-                session.screen.note(&format!("the newest {} are shown; older ones are at {}?cursor=…", listed.items.len(), kind.collection()));
+                session.screen.note(&format!(
+                    "the newest {} are shown; older ones are at {}?cursor=…",
+                    listed.items.len(),
+                    kind.collection()
+                ));
             }
             return Ok(listed);
         }

@@ -34,7 +34,11 @@ pub(crate) fn targets(words: &[String]) -> Outcome<Vec<Target>> {
         return words.iter().map(|word| slashed(word)).collect();
     }
     let kinds: Vec<&'static Kind> = if first == "all" {
-        kinds::KINDS.iter().copied().filter(|kind| kind.scope != Scope::OnPool && !kind.is_endless()).collect()
+        kinds::KINDS
+            .iter()
+            .copied()
+            .filter(|kind| kind.scope != Scope::OnPool && !kind.is_endless())
+            .collect()
     } else {
         first.split(',').map(kinds::required).collect::<Outcome<_>>()?
     };

@@ -123,12 +123,8 @@ async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
     });
     let leader = lead::Lead::new(Arc::clone(&app.clock));
     let leading = leader.subscribe();
-    let election = tokio::spawn(lead::run(
-        Arc::clone(registry.store()),
-        lead::config(holder()),
-        leader,
-        stop.clone(),
-    ));
+    let election =
+        tokio::spawn(lead::run(Arc::clone(registry.store()), lead::config(holder()), leader, stop.clone()));
     let planners = tokio::spawn({
         let (planning, stop) = (Planning::new(parts, Arc::clone(&app.clock)), stop.clone());
         async move { planning.run(leading, stop).await }

@@ -92,7 +92,8 @@ pub(crate) enum Section {
 }
 
 /// Every kind, in the order in which `get all` shows them and `apply` creates them.
-pub(crate) static KINDS: &[&Kind] = &[&cluster::KIND, &pool::KIND, &report::KIND, &operation::KIND, &decision::KIND];
+pub(crate) static KINDS: &[&Kind] =
+    &[&cluster::KIND, &pool::KIND, &report::KIND, &operation::KIND, &decision::KIND];
 
 /// The kind called `name`, by any of its names.
 pub(crate) fn find(name: &str) -> Option<&'static Kind> {
