@@ -134,6 +134,7 @@ impl Serialize for Measure {
 }
 
 #[cfg(test)]
+#[allow(clippy::float_cmp, reason = "the values themselves come back")]
 mod tests {
     use super::*;
 

@@ -34,6 +34,7 @@ pub(crate) fn quantile(values: &mut [f64], part: f64) -> f64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::float_cmp, reason = "the values themselves come back")]
 mod tests {
     use super::*;
 

@@ -3,7 +3,7 @@
 //! HTTP/1.1 over one kept connection, one request at a time, answers with a `Content-Length`. Requests are bytes that
 //! were put together before.
 
-use std::{io, net::SocketAddr};
+use std::{fmt::Write as _, io, net::SocketAddr};
 
 use anyhow::{Context, bail};
 use serde_json::Value;
@@ -20,8 +20,7 @@ pub(super) fn request(method: &str, path: &str, token: &str, body: Option<&Value
     let mut text = format!("{method} {path} HTTP/1.1\r\nhost: muster\r\nauthorization: Bearer {token}\r\n");
     let body = body.map(Value::to_string).unwrap_or_default();
     if !body.is_empty() {
-        text.push_str("content-type: application/json\r\n");
-        text.push_str(&format!("content-length: {}\r\n", body.len()));
+        let _ = write!(text, "content-type: application/json\r\ncontent-length: {}\r\n", body.len());
     }
     text.push_str("\r\n");
     text.push_str(&body);

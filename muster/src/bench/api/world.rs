@@ -52,13 +52,17 @@ pub(super) fn pool(number: usize) -> Value {
 /// A controller's report that makes a pool Ready, or Failed.
 pub(super) fn report(ready: bool) -> Value {
     let (kind, status, reason) =
-        if ready { ("Ready", "True", "AsAsked") } else { ("Failed", "True", "QuotaExceeded") };
-    json!({
+        if ready { ("Ready", "True", "AsAsked") } else { ("Available", "False", "QuotaExceeded") };
+    let mut report = json!({
         "controller_name": "bench", "observed_generation": 1, "lease": "24h",
         "conditions": [{"type": kind, "status": status, "lastTransitionTime": "2026-01-01T00:00:00Z",
             "reason": reason, "message": "as the benchmark says"}],
         "metadata": {"active_nodes": 3, "desired_nodes": 3}
-    })
+    });
+    if !ready {
+        report["last_error"] = json!({"errorType": "Fatal", "message": "no quota"});
+    }
+    report
 }
 
 /// A server with pools in it.
