@@ -255,7 +255,7 @@ async fn act(scene: &Scene<'_>, memo: &mut Memo, effect: &Effect, kind: &EffectK
     };
     match port.act(name, &action).await {
         Ok(Acted::Done) => {
-            tracing::info!(host = %scene.name, node = name, verb = action.verb(), "node changed")
+            tracing::info!(host = %scene.name, node = name, verb = action.verb(), "node changed");
         }
         Ok(Acted::AlreadySo | Acted::Gone) => {}
         Err(error) => {

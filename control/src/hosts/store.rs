@@ -113,15 +113,12 @@ pub(super) async fn store(shared: &Shared, writes: &Writes<'_>) -> Result<Stored
     }
     if writes.before.is_none_or(|before| before.op != state.op) {
         let key = keys::host(name, HostRecord::Op);
-        match &state.op {
-            Some(op) => {
-                txn = txn.put(key, encode(op));
-                written.push((HostRecord::Op, Written::Op(Arc::new(op.clone()))));
-            }
-            None => {
-                txn = txn.delete(key);
-                written.push((HostRecord::Op, Written::Deleted));
-            }
+        if let Some(op) = &state.op {
+            txn = txn.put(key, encode(op));
+            written.push((HostRecord::Op, Written::Op(Arc::new(op.clone()))));
+        } else {
+            txn = txn.delete(key);
+            written.push((HostRecord::Op, Written::Deleted));
         }
         txn = operations::record(txn, writes);
     }

@@ -98,7 +98,7 @@ impl World {
         let make = move |place: usize| {
             let number = places[place];
             let path = format!("/api/v1/nodepools/{}/status", ids[number]);
-            request("PUT", &path, CONTROLLER_TOKEN, Some(&report(number % READY_EVERY == 0)))
+            request("PUT", &path, CONTROLLER_TOKEN, Some(&report(number.is_multiple_of(READY_EVERY))))
         };
         each(&server, reported.len(), make, |_| ()).await?;
         note(&format!("filled in {:.0} s", time::seconds(started)));

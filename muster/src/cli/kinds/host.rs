@@ -189,7 +189,7 @@ fn now(view: &View<'_>) -> Vec<(String, Cell)> {
         fact(&mut facts, "Hold", if held(view) { text } else { format!("{text} (lapsed)") });
     }
     told(&mut facts, view, "Power by hand", "spec.powerState");
-    if view.text("spec.admin") != "" && view.text("spec.admin") != "normal" {
+    if !view.text("spec.admin").is_empty() && view.text("spec.admin") != "normal" {
         fact(&mut facts, "Administration", Cell::toned(view.text("spec.admin"), Tone::Busy));
     }
     if view.at("deletion").is_some() {
