@@ -1,5 +1,6 @@
 //! The host loop over the wire: `muster serve` on a real etcd, switching an emulated machine by Redfish, killed in
 //! the middle.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 #[allow(dead_code, reason = "shared with the tests of the API, which use all of it")]
 #[path = "api/harness.rs"]

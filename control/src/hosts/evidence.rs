@@ -66,6 +66,7 @@ pub(super) fn settings(shared: &Shared, record: &Record, spec: &BareMetalNodeSpe
 }
 
 /// What is known at this moment.
+#[allow(clippy::too_many_arguments, reason = "each is a source of its own")]
 pub(super) fn gather(
     shared: &Shared,
     name: &str,

@@ -65,8 +65,9 @@ fn ended(op: &HostOp, writes: &Writes<'_>) -> (OperationState, String) {
     let step = writes.step;
     let state = match (op.kind, step.state.status.phase) {
         _ if op.failed.is_some() => OperationState::Failed,
-        (OpKind::On | OpKind::Cycle, Phase::Serving) |
-(OpKind::Off | OpKind::SelfTest, Phase::Idle) => OperationState::Succeeded,
+        (OpKind::On | OpKind::Cycle, Phase::Serving) | (OpKind::Off | OpKind::SelfTest, Phase::Idle) => {
+            OperationState::Succeeded
+        }
         (_, Phase::Backoff | Phase::Quarantined) => OperationState::Failed,
         _ if step.gone && op.cause == Cause::Deletion => OperationState::Succeeded,
         _ => OperationState::Superseded,

@@ -296,9 +296,9 @@ impl Run {
         let offset = match phase {
             Some(phase) if !under_way => {
                 let poll = pace.poll(phase, None, 0).min(pace.scaled(Duration::from_secs(60)));
-                pace.offset(name, poll)
+                Pace::offset(name, poll)
             }
-            _ => pace.offset(name, TAKE_UP),
+            _ => Pace::offset(name, TAKE_UP),
         };
         let bmc = record.spec.as_ref().map_or_else(|| name.to_string(), |spec| bmc_key(spec, name));
         let slot = self.slots.entry(Arc::clone(name)).or_insert_with(|| Slot {
@@ -369,11 +369,15 @@ impl Run {
                         .filter(|(_, record)| of_pool(record))
                         .map(|(name, _)| Arc::clone(name))
                         .collect();
-                    names.iter().for_each(|name| self.wake(name));
+                    for name in &names {
+                        self.wake(name);
+                    }
                 }
                 Touched::All => {
                     let names: Vec<_> = self.shared.book().hosts.keys().cloned().collect();
-                    names.iter().for_each(|name| self.wake(name));
+                    for name in &names {
+                        self.wake(name);
+                    }
                 }
             }
         }
@@ -524,7 +528,9 @@ impl Run {
                 })
                 .collect()
         };
-        changed.iter().for_each(|name| self.wake(name));
+        for name in &changed {
+            self.wake(name);
+        }
         self.watched.insert(Arc::clone(cluster), (Arc::clone(&port), number));
         self.await_cluster(Arc::clone(cluster), port, number, pause);
     }

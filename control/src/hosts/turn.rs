@@ -50,6 +50,9 @@ const REINDEX: Duration = Duration::from_millis(500);
 /// How long asking a machine who it is may take.
 const IDENTIFY_LIMIT: Duration = Duration::from_secs(30);
 
+/// What was last seen of each cluster, and when on the monotonic clock.
+type Views = HashMap<Arc<str>, (Duration, Arc<Indexed>)>;
+
 /// What all turns share.
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -65,7 +68,7 @@ pub(super) struct Shared {
     pub counters: Counters,
     pub book: Mutex<Book>,
     pub gate: Mutex<Gate>,
-    pub views: Mutex<HashMap<Arc<str>, (Duration, Arc<Indexed>)>>,
+    pub views: Mutex<Views>,
     pub metrics: Mutex<Vec<energy::Due>>,
 }
 

@@ -1,7 +1,7 @@
 //! From a host's spec to the ways that its drivers take, and between the inventory's words for power and the
 //! drivers' words.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 
 use muster_model::{
     host::{
@@ -154,7 +154,7 @@ pub(super) fn access_version(spec: &BareMetalNodeSpec, version_of: impl Fn(&str)
     let mut text = format!("{:?} {:?} {:?}", spec.mgmt_address, spec.tls_verify, spec.system_id);
     for driver in spec.effective_drivers() {
         let version = spec.credential(Some(&driver)).map(|name| (version_of(&name), name));
-        text.push_str(&format!(" {} {:?} {:?} {version:?}", driver.kind, driver.address, driver.settings));
+        let _ = write!(text, " {} {:?} {:?} {version:?}", driver.kind, driver.address, driver.settings);
     }
     fnv(text.bytes())
 }

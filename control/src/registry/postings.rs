@@ -85,7 +85,9 @@ impl Slots {
                 // 32 bits for each entry of a list, one for each slot otherwise.
                 if list.len() > SHORT && list.len() * 32 > highest {
                     let mut bits = Bits::default();
-                    list.iter().for_each(|slot| bits.set(*slot));
+                    for slot in list.iter() {
+                        bits.set(*slot);
+                    }
                     *self = Self::Bits { bits, count: list.len() };
                 }
             }

@@ -101,7 +101,7 @@ mod tests {
         let cluster = Uuid::from_u128(9);
         let pool = |number: u128, phase: &'static str, ready: Option<u32>| {
             let counts = Counts { desired: Some(3), current: Some(3), ready, min: None, max: None };
-            Arc::new(Summary { phase, counts, cluster, ..super::super::index::tests::summary(number, 1) })
+            Arc::new(Summary { cluster, phase, counts, ..super::super::index::tests::summary(number, 1) })
         };
         let mut index = Index::default();
         assert_eq!((index.rollup(cluster).total, index.rollup(cluster).ready_nodes), (0, Some(0)));

@@ -144,7 +144,7 @@ async fn is_over(world: &World, story: Story, said: bool) -> bool {
     let state = world.outside.state();
     match story {
         Story::Up | Story::Again => {
-            said | (story == Story::Again) && phase == Some(Phase::Serving) && state.taints("h1").is_empty()
+            (said || story == Story::Again) && phase == Some(Phase::Serving) && state.taints("h1").is_empty()
         }
         Story::Down | Story::Forced => phase == Some(Phase::Idle) && state.taints("h1") == ["muster.dev/off"],
         Story::NodeDeleted => phase == Some(Phase::Idle) && state.node_is_gone("h1"),

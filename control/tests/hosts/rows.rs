@@ -226,7 +226,7 @@ async fn bm_7_20_without_a_lease_nothing_is_sent_and_writes_are_refused() {
     assert_eq!(world.phase("h1").await, Some(Phase::Idle));
     // And with too little of a lease left.
     let (outside, store) = world.kill().await;
-    let world = World::on(outside, store, Default::default()).await;
+    let world = World::on(outside, store, muster_control::hosts::failpoint::Failpoints::default()).await;
     let soon = muster_model::Clock::monotonic(&*world.outside.clock)
         .saturating_add(muster_model::Duration::from_secs(20));
     world.lead.set(Some((world.fence.clone(), soon)));

@@ -566,7 +566,7 @@ impl World {
         let serial = format!("serial-{name}");
         self.outside.state().machines.insert(name.into(), Machine::new(now, &serial));
         let mut spec = Self::spec();
-        let number = u32::from_str_radix(&name.replace(|c: char| !c.is_ascii_digit(), ""), 10).unwrap_or(0);
+        let number = name.replace(|c: char| !c.is_ascii_digit(), "").parse::<u32>().unwrap_or(0);
         spec.mgmt_address = Some(format!("10.0.{}.{}", number / 200, number % 200 + 1).parse().unwrap());
         change(&mut spec);
         self.put(keys::host(name, HostRecord::Spec), &spec).await;

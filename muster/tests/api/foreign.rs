@@ -1,6 +1,8 @@
 //! Tools that write straight into etcd, with the real `etcdctl`: good records are used, bad ones set aside, what is
 //! derived is put back, and nothing ever stops. And what is at rest: no secret in the clear.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use serde_json::{Value, json};
 
 use crate::harness::{Caller, Etcd, Server, World};
@@ -249,7 +251,6 @@ async fn a_password_is_nowhere_in_the_clear() {
     assert!(read >= 2, "the key and the audit log were looked at");
     let audit = std::fs::read_to_string(lab.folder.path().join("audit/audit.jsonl")).unwrap();
     assert!(audit.contains("credentials/rack-a") && audit.contains("\"rotate\""), "{audit}");
-    use std::os::unix::fs::PermissionsExt as _;
     let mode = std::fs::metadata(lab.folder.path().join("credentials.key")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 }

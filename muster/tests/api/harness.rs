@@ -180,12 +180,14 @@ pub(crate) fn etcd() -> World {
 }
 
 /// Makes a test of each row on each store.
+#[allow(unused_macros, reason = "programs that use the harness need not have rows")]
 macro_rules! rows {
     ($($name:ident),+ $(,)?) => {
         mod embedded { $(#[tokio::test] async fn $name() { super::$name(crate::harness::embedded()).await; })+ }
         mod etcd { $(#[tokio::test] async fn $name() { super::$name(crate::harness::etcd()).await; })+ }
     };
 }
+#[allow(unused_imports, reason = "the same")]
 pub(crate) use rows;
 
 /// What a row works with.

@@ -85,7 +85,7 @@ async fn until_closed(stream: &mut TcpStream) -> String {
     let mut text = Vec::new();
     match timeout(AT_MOST, stream.read_to_end(&mut text)).await {
         Ok(_) => String::from_utf8_lossy(&text).into_owned(), // a reset is an end, too
-        Err(_) => {
+        Err(_elapsed) => {
             panic!("the server still holds the connection; it said {:?}", String::from_utf8_lossy(&text))
         }
     }
