@@ -193,6 +193,11 @@ const SETTINGS: &[Known] = &[
     known("prometheus.password-file", "", "file that holds the password for Prometheus, read at every query"),
     known("prometheus.ca", "", "authority of Prometheus' certificate (PEM file); else the system's"),
     known("prometheus.timeout", "10s", "how long a query may take"),
+    known(
+        "lead",
+        "true",
+        "whether this process may lead, that is plan and switch machines; false serves the API only",
+    ),
     known("limits.body-bytes", "1048576", "largest request body"),
     known("limits.requests-per-second", "50000", "sustained requests of one identity; 0 for no limit"),
     known("limits.header-timeout", "10s", "time in which a request's head must have arrived"),

@@ -38,9 +38,9 @@ enum Kind {
     Redfish {
         #[command(flatten)]
         fleet: FleetArgs,
-        /// Speak TLS, with a certificate of its own for each BMC
+        /// Speak plain HTTP; without this each BMC speaks TLS with a certificate of its own
         #[arg(long)]
-        tls: bool,
+        plain_http: bool,
         /// Where faults are switched: GET /bmcs, PUT /bmcs/NAME/faults, POST /bmcs/NAME/button
         #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
         control: SocketAddr,
@@ -101,7 +101,7 @@ pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         match &args.kind {
-            Kind::Redfish { fleet, tls, control } => redfish(fleet, *tls, *control).await,
+            Kind::Redfish { fleet, plain_http, control } => redfish(fleet, !*plain_http, *control).await,
             Kind::Ipmi { fleet } => ipmi(fleet).await,
         }
     })?;
@@ -124,8 +124,7 @@ async fn redfish(args: &FleetArgs, tls: bool, control: SocketAddr) -> anyhow::Re
         Fleet::start(&layout, Arc::new(RealClock::default())).await.with_context(|| busy(&addresses))?;
     let control = fleet.control(control).await.context("the control interface cannot listen")?;
     let scheme = if tls { "https" } else { "http" };
-    let urls: Vec<_> = addresses.iter().map(|address| format!("{scheme}://{address}")).collect();
-    announce("Redfish", &urls, args)?;
+    announce("Redfish", scheme, &addresses, args)?;
     output::line(&format!("faults: curl http://{}/bmcs", control.address));
     until_stopped().await;
     drop(fleet);
@@ -142,8 +141,7 @@ async fn ipmi(args: &FleetArgs) -> anyhow::Result<()> {
         let bmc = RmcpBmc::start(*address, vec![account], rand::random(), machine, Arc::clone(&clock));
         bmcs.push(bmc.await.with_context(|| busy(&addresses))?);
     }
-    let urls: Vec<_> = addresses.iter().map(|address| format!("ipmi://{address}")).collect();
-    announce("IPMI", &urls, args)?;
+    announce("IPMI", "ipmi", &addresses, args)?;
     until_stopped().await;
     drop(bmcs);
     Ok(())
@@ -158,27 +156,26 @@ fn busy(addresses: &[SocketAddr]) -> String {
 }
 
 /// The first line is read by scripts: everything listens by then.
-fn announce(what: &str, urls: &[String], args: &FleetArgs) -> anyhow::Result<()> {
-    let (first, last) = (urls.first().map_or("", String::as_str), urls.last().map_or("", String::as_str));
-    let range = if urls.len() == 1 { first.to_owned() } else { format!("{first} to {last}") };
-    output::line(&format!(
-        "{} {what} {} on {range}",
-        urls.len(),
-        if urls.len() == 1 { "BMC" } else { "BMCs" }
-    ));
+fn announce(what: &str, scheme: &str, addresses: &[SocketAddr], args: &FleetArgs) -> anyhow::Result<()> {
+    let url =
+        |address: Option<&SocketAddr>| address.map_or_else(String::new, |one| format!("{scheme}://{one}"));
+    let (first, last) = (url(addresses.first()), url(addresses.last()));
+    let range = if addresses.len() == 1 { first } else { format!("{first} to {last}") };
+    let bmcs = if addresses.len() == 1 { "BMC" } else { "BMCs" };
+    output::line(&format!("{} {what} {bmcs} on {range}", addresses.len()));
     output::line(&format!("account {USER}, password {PASSWORD}; serve with --bmc-allow 127.0.0.0/8"));
     if let Some(path) = &args.hosts {
         let power = what.to_lowercase();
-        let text = manifests(&power, urls, args);
+        let text = manifests(&power, addresses, args);
         fs::write(path, text).with_context(|| format!("{} cannot be written", path.display()))?;
         output::line(&format!("manifests in {}: muster apply -f {0}", path.display()));
     }
     Ok(())
 }
 
-fn manifests(power: &str, urls: &[String], args: &FleetArgs) -> String {
+fn manifests(power: &str, addresses: &[SocketAddr], args: &FleetArgs) -> String {
     let mut text = String::new();
-    for (index, url) in urls.iter().enumerate() {
+    for (index, address) in addresses.iter().enumerate() {
         let (rack, slot) = (index / 20 + 1, index % 20 + 1);
         let bytes = u32::try_from(index).unwrap_or(u32::MAX).to_be_bytes();
         let mac = format!("02:00:{:02x}:{:02x}:{:02x}:{:02x}", bytes[0], bytes[1], bytes[2], bytes[3]);
@@ -186,7 +183,7 @@ fn manifests(power: &str, urls: &[String], args: &FleetArgs) -> String {
         let _ = write!(
             text,
             "apiVersion: {API_GROUP}/{API_VERSION}\nkind: BareMetalNode\nmetadata:\n  name: emulated-{index:05}\nspec:\n  \
-             powerInterface: {power}\n  mgmtAddress: {url}\n  macAddress: \"{mac}\"\n  bmcCredentials: {}\n  \
+             powerInterface: {power}\n  mgmtAddress: \"{address}\"\n  tlsVerify: insecure\n  macAddress: \"{mac}\"\n  bmcCredentials: {}\n  \
              pool: {}\n  rack: rack-{rack}\n  slot: {slot}\n  idleWatts: 120\n  maxWatts: 400\n  resources:\n    \
              cpu: \"32\"\n    memory: 128Gi\n---\n",
             args.credential, args.pool
@@ -237,8 +234,8 @@ mod tests {
 
     #[test]
     fn manifests_are_hosts_that_the_inventory_takes() {
-        let urls: Vec<_> = (1..=21).map(|n| format!("http://127.10.0.{n}:8000")).collect();
-        let text = manifests("redfish", &urls, &args("127.10.0.1", 21));
+        let args = args("127.10.0.1", 21);
+        let text = manifests("redfish", &args.addresses(8000).unwrap(), &args);
         let documents: Vec<serde_json::Value> = text
             .split("---\n")
             .filter(|one| !one.is_empty())

@@ -94,17 +94,12 @@ impl Collector for HostCollector {
             figures.waits,
         )?;
         let pools = || figures.pools.iter().take(MAX_ENERGY_POOLS);
-        let used = pools().map(|(name, pool)| (name.as_str(), pool.used_milliwatt_hours / 1000));
+        let used = pools().map(|(name, pool)| (name.as_str(), joules(pool.used_milliwatt_hours)));
+        family(e, ("hosts_energy_used_joules", "Energy that a pool's hosts used", Counter), "pool", used)?;
+        let saved = pools().map(|(name, pool)| (name.as_str(), joules(pool.saved_milliwatt_hours)));
         family(
             e,
-            ("hosts_energy_used_watt_hours", "Energy that a pool's hosts used", Counter),
-            "pool",
-            used,
-        )?;
-        let saved = pools().map(|(name, pool)| (name.as_str(), pool.saved_milliwatt_hours / 1000));
-        family(
-            e,
-            ("hosts_energy_saved_watt_hours", "Energy that a pool's hosts saved while off", Counter),
+            ("hosts_energy_saved_joules", "Energy that a pool's hosts saved while off", Counter),
             "pool",
             saved,
         )?;
@@ -188,4 +183,10 @@ impl Collector for EachHostCollector {
         }
         Ok(())
     }
+}
+
+/// Prometheus wants base units.
+const fn joules(milliwatt_hours: u64) -> u64 {
+    // 3,600 seconds in an hour, 1,000 milliwatts in a watt.
+    milliwatt_hours.saturating_mul(18) / 5
 }

@@ -165,9 +165,14 @@ pub(super) fn start(
         renew_every: config.retry,
         failpoints: Failpoints::default(),
     }));
+    let may_lead: bool = settings.parsed("lead").context("lead is neither true nor false")?;
     let election = tokio::spawn({
         let (lead, resign) = (Arc::clone(&lead), resign.clone());
         async move {
+            if !may_lead {
+                tracing::info!("this process serves the API only and never leads");
+                return;
+            }
             if let Err(error) = lead::run(store, config, lead, resign).await {
                 tracing::warn!(%error, "the election ended with an error");
             }

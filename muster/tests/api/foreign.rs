@@ -15,9 +15,19 @@ struct Lab {
 
 impl Lab {
     fn start() -> (Self, Caller) {
+        Self::start_with(&[])
+    }
+
+    /// A server that leaves the records of the host loop to the test.
+    fn without_loops() -> (Self, Caller) {
+        Self::start_with(&["--set", "lead=false"])
+    }
+
+    fn start_with(extra: &[&str]) -> (Self, Caller) {
         let etcd = Etcd::start();
         let folder = tempfile::tempdir().unwrap();
-        let server = Server::start(folder.path(), &["--store", &etcd.store()]);
+        let store = etcd.store();
+        let server = Server::start(folder.path(), &[&["--store", &store], extra].concat());
         let user = World::new(&server.base, "etcd").named("ops@example.com");
         (Self { etcd, server, folder }, user)
     }
@@ -52,7 +62,7 @@ fn events(inventory: &Value, reason: &str) -> usize {
 
 #[tokio::test]
 async fn records_that_etcdctl_writes_are_used_or_set_aside() {
-    let (lab, user) = Lab::start();
+    let (lab, user) = Lab::without_loops();
     lab.put("/baremetal/nodes/a/spec", &wol("edge", 1));
     let host = user.until("/api/v1/hosts/a", |body| body["name"] == "a").await;
     assert!(host.get("set_aside").is_none(), "{host}");
@@ -163,7 +173,7 @@ async fn what_is_derived_is_put_back_and_settings_are_requests() {
 /// Seed 004's view of a pool, from records as a host loop writes them.
 #[tokio::test]
 async fn a_pools_view_follows_its_hosts() {
-    let (lab, user) = Lab::start();
+    let (lab, user) = Lab::without_loops();
     let cluster = user.cluster("metal").await;
     let spec = json!({"platform": {"type": "baremetal", "baremetal": {"pool": "gpu"}},
         "autoscaling": {"enabled": true, "minNodes": 0, "maxNodes": 2}});
