@@ -45,7 +45,7 @@ fn ops_u16_schemathesis_finds_nothing() {
         .args(["--config-file", &format!("{ROOT}/scripts/contract/schemathesis.toml"), "--no-color"])
         .args(["run", &format!("{}/openapi.json", server.base), "--url", &server.base])
         .args(["-H", "X-User-Email: user@example.com"])
-        .args(["--workers", "2", "--request-timeout", "60", "--continue-on-failure"])
+        .args(["--workers", "1", "--request-timeout", "60", "--continue-on-failure"])
         .output()
         .expect("schemathesis runs");
     assert!(output.status.success(), "{}", end(&output));

@@ -249,6 +249,11 @@ impl Operation {
 
     fn answer(&self) -> Value {
         match self.answer {
+            Some(schema) if self.id == "exportHosts" => {
+                let mut answer = content("Done", "application/json", schema);
+                answer["content"]["text/csv"] = json!({ "schema": { "type": "string" } });
+                answer
+            }
             Some(schema) => content("Done", "application/json", schema),
             None if self.id == "metrics" => json!({ "description": "Metrics", "content": {
                 "application/openmetrics-text": { "schema": { "type": "string" } } } }),
