@@ -101,7 +101,7 @@ async fn bm_7_17_killed_after_the_power_on_the_next_process_sends_none() {
     let inventory = Inventory { store, clock };
     inventory.until("rest", |status, _| status.phase == Phase::Idle).await;
     inventory.want(Switch::On, "i-1").await;
-    inventory.until("power", |status, _| status.phase == Phase::Powered).await;
+    inventory.until("power", |status, _| matches!(status.phase, Phase::Powered | Phase::Booting)).await;
     assert_eq!(bmc.counters().resets, ["On"]);
     let first: HostOp = inventory.read(HostRecord::Op).await.expect("an operation");
     let listed = user.get("/api/v1/operations").await.expect(200);

@@ -143,6 +143,8 @@ fn next(
         off_millis: before.map_or(0, |one| one.off_millis),
         used_milliwatt_hours: before.map_or(0, |one| one.used_milliwatt_hours),
         saved_milliwatt_hours: before.map_or(0, |one| one.saved_milliwatt_hours),
+        used_rest: before.map_or(0, |one| one.used_rest),
+        saved_rest: before.map_or(0, |one| one.saved_rest),
     };
     let Some(length) = before.map(|one| now.since(one.at)).filter(|length| *length <= WATCHED) else {
         return metrics;
@@ -151,22 +153,25 @@ fn next(
         PublicPower::On => {
             metrics.on_millis = metrics.on_millis.saturating_add(length.millis());
             let drawn = metrics.milliwatts.value().copied().unwrap_or(0);
-            metrics.used_milliwatt_hours = metrics.used_milliwatt_hours.saturating_add(energy(drawn, length));
+            add(&mut metrics.used_milliwatt_hours, &mut metrics.used_rest, drawn, length);
         }
         PublicPower::Off => {
             metrics.off_millis = metrics.off_millis.saturating_add(length.millis());
-            let spared = energy(declared.unwrap_or(0), length);
-            metrics.saved_milliwatt_hours = metrics.saved_milliwatt_hours.saturating_add(spared);
+            let spared = declared.unwrap_or(0);
+            add(&mut metrics.saved_milliwatt_hours, &mut metrics.saved_rest, spared, length);
         }
         PublicPower::Unknown => {}
     }
     metrics
 }
 
-/// Milliwatt-hours of a draw over a time.
-fn energy(milliwatts: i64, length: Duration) -> u64 {
-    let product = i128::from(milliwatts.max(0)) * i128::from(length.millis());
-    u64::try_from(product / 3_600_000).unwrap_or(u64::MAX)
+/// Adds a draw over a time to milliwatt-hours and their rest.
+fn add(total: &mut u64, rest: &mut u32, milliwatts: i64, length: Duration) {
+    const HOUR: u128 = 3_600_000;
+    let drawn = u128::try_from(milliwatts).unwrap_or(0);
+    let sum = drawn * u128::from(length.millis()) + u128::from(*rest);
+    *total = total.saturating_add(u64::try_from(sum / HOUR).unwrap_or(u64::MAX));
+    *rest = u32::try_from(sum % HOUR).unwrap_or(0);
 }
 
 /// Writes what is due, many hosts in one transaction. What could not be written is due again.

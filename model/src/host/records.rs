@@ -36,6 +36,11 @@ pub struct HostMetrics {
     pub used_milliwatt_hours: u64,
     #[serde(default)]
     pub saved_milliwatt_hours: u64,
+    /// What is left of both below one milliwatt-hour, in milliwatt-milliseconds, so that small steps add up.
+    #[serde(default)]
+    pub used_rest: u32,
+    #[serde(default)]
+    pub saved_rest: u32,
 }
 
 /// How the power that a host draws is known.
