@@ -169,7 +169,7 @@ proptest! {
     }
 
     /// One more host that any pod of its pool could use never leaves more pods without a place. Under a tight
-    /// maximum the search is not exact: about one cluster in a thousand breaks this (docs/explanation/engine-figures.md).
+    /// maximum the search is not exact: one cluster in about 2,000 broke this (docs/explanation/engine-figures.md).
     #[test]
     fn one_more_host_never_hurts(drafts in drafts(), hosts in 1..4_u8, max in 0..8_u32) {
         let mut fewer = cluster(&drafts, hosts + 1, max, 0, false);
