@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use muster_model::observe::{ActError, Acted, ClusterPort, ClusterView, NodeAction, NotSynced, Note};
+use muster_model::observe::{
+    ActError, Acted, ClusterPort, ClusterView, NodeAction, NotSynced, Note, Waiting,
+};
 use tokio::task::JoinSet;
 
 use crate::{
@@ -11,7 +13,7 @@ use crate::{
     client::Client,
     events::{EventLimits, Events},
     guard::Guard,
-    watch::{self, Health, Shared},
+    watch::{self, Health, Shared, SourceHealth, SourceState},
 };
 
 /// What can be chosen for one cluster.
@@ -48,6 +50,11 @@ impl KubeCluster {
         Self { client, shared, guard: options.guard, events, tasks }
     }
 
+    /// The API server's address.
+    pub fn server(&self) -> &str {
+        self.client.server()
+    }
+
     /// How the watches are doing.
     pub fn health(&self) -> Health {
         self.shared.health()
@@ -63,6 +70,22 @@ impl KubeCluster {
 impl ClusterPort for KubeCluster {
     fn view(&self) -> Result<ClusterView, NotSynced> {
         self.shared.view()
+    }
+
+    fn troubles(&self) -> Vec<Waiting> {
+        let sources = self.shared.health().sources;
+        let well = |source: &SourceHealth| {
+            source.synced
+                && matches!(
+                    source.state,
+                    SourceState::Watching | SourceState::NotServed | SourceState::Listing
+                )
+        };
+        sources
+            .into_iter()
+            .filter(|source| !well(source))
+            .map(|source| Waiting { kind: source.kind, why: source.why, since: source.since })
+            .collect()
     }
 
     async fn changed(&self, seen: u64) {

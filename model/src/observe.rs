@@ -159,6 +159,11 @@ pub trait ClusterPort: Send + Sync + fmt::Debug {
     /// The present moment. Cheap: nothing is copied that did not change.
     fn view(&self) -> Result<ClusterView, NotSynced>;
 
+    /// Sources that are not current, and why; empty when all of them are.
+    fn troubles(&self) -> Vec<Waiting> {
+        Vec::new()
+    }
+
     /// Returns when the view's number is larger than `seen`, at once if it already is.
     async fn changed(&self, seen: u64);
 

@@ -12,7 +12,7 @@ use muster_model::{
 };
 
 use super::{
-    around::Home,
+    around::{Dress, Home},
     book::{Book, Record},
     nodes::{self, Indexed},
     turn::{Memo, Shared},
@@ -100,7 +100,8 @@ pub(super) fn gather(
         (Some(own), Some(told)) => Some(if told.at > own.at { told } else { own }),
         (own, told) => own.or(told),
     };
-    let (node, pods) = node_and_pods(name, spec, memo, cluster, now);
+    let dress = shared.around.dress(&spec.pool);
+    let (node, pods) = node_and_pods(name, spec, &dress, memo, cluster, now);
     let readable = settings.drivers.iter().any(|driver| driver.abilities.read_power);
     let presence = if readable { unread(now) } else { shared.around.presence(name, now) };
     Evidence {
@@ -152,6 +153,7 @@ fn unread(now: Timestamp) -> Known<Presence> {
 fn node_and_pods(
     name: &str,
     spec: &BareMetalNodeSpec,
+    dress: &Dress,
     memo: &Memo,
     cluster: &Cluster,
     now: Timestamp,
@@ -166,7 +168,7 @@ fn node_and_pods(
         }
         Cluster::Seen(index) => {
             let at = index.view.fresh_at;
-            let node = match nodes::seen(name, spec, index) {
+            let node = match nodes::seen(name, spec, dress, index) {
                 Ok(node) => node,
                 Err(ambiguous) => {
                     let why = ambiguous.to_string();

@@ -234,10 +234,13 @@ async fn act(scene: &Scene<'_>, memo: &mut Memo, effect: &Effect, kind: &EffectK
         },
         EffectKind::Uncordon => NodeAction::Uncordon,
         EffectKind::Evict => return evict(scene, memo, &port, name).await,
-        EffectKind::ApplyLabels => NodeAction::Label {
-            labels: nodes::labels(scene.name, scene.spec),
-            taints: nodes::taints(scene.spec),
-        },
+        EffectKind::ApplyLabels => {
+            let dress = scene.shared.around.dress(&scene.spec.pool);
+            NodeAction::Label {
+                labels: nodes::labels(scene.name, scene.spec, &dress),
+                taints: nodes::taints(scene.spec, &dress),
+            }
+        }
         EffectKind::RemoveStartupTaint => NodeAction::RemoveTaint { key: STARTUP_TAINT.into() },
         EffectKind::TaintOff => NodeAction::AddTaint(taint(OFF_TAINT, "", TaintEffect::NoSchedule)),
         EffectKind::RemoveOffTaint => NodeAction::RemoveTaint { key: OFF_TAINT.into() },

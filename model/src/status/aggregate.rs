@@ -142,7 +142,7 @@ pub fn aggregate_cluster(
         reason: verdict.reason.to_string(),
         message: verdict.message.clone(),
         observed_generation: view.observed(),
-        conditions: view.conditions(&verdict, before),
+        conditions: view.conditions(&verdict, before).into_iter().chain(before.foreign()).collect(),
         ready_generation: verdict.ready_generation(subject, before),
         updated_at: now,
     };

@@ -2,6 +2,7 @@
 
 mod auth;
 mod cluster_identity;
+mod clusters;
 mod export;
 mod hosts;
 mod inventory;
@@ -16,7 +17,7 @@ use muster_control::{
     audit::{AuditLog, AuditOptions, last_revision},
     explain::Explain,
     freeze,
-    planner::{NoConnections, Parts, Planning},
+    planner::{Parts, Planning},
     registry::{Registry, RegistryOptions},
 };
 use muster_model::Clock;
@@ -88,7 +89,17 @@ async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
         Registry::open(metered, Arc::clone(&clock), options).await.context("cannot load the registry")?;
     metrics.register(Box::new(PoolCollector::new(Arc::clone(&registry))));
     let hosts = inventory::open(settings, &data_dir, Arc::clone(registry.store()), &clock).await?;
-    let switching = hosts::start(settings, &hosts, &registry, Arc::new(NoConnections), &clock, holder())?;
+    let holder = holder();
+    let connected = clusters::Connected::new(
+        settings,
+        Arc::clone(&hosts.vault),
+        Arc::clone(registry.store()),
+        &clock,
+        holder.clone(),
+    );
+    // Before anybody plans: a cluster that is connected must not look like one that is not.
+    connected.look().await;
+    let switching = hosts::start(settings, &hosts, &registry, Arc::clone(&connected) as _, &clock, holder)?;
     metrics.register(Box::new(HostCollector::new(Arc::clone(&switching.host_loop))));
     if settings.parsed("metrics.hosts")? {
         metrics.register_hosts(Box::new(EachHostCollector::new(Arc::clone(&switching.host_loop))));
@@ -108,6 +119,7 @@ async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
     };
     let stop = CancellationToken::new();
     let mut parts = Parts::new(Arc::clone(&registry));
+    parts.connections = Arc::clone(&connected) as _;
     parts.triggers = Some(Arc::new(triggers::Configured::new(settings, Arc::clone(registry.store()))?));
     metrics.register(Box::new(PlannerCollector::new(Arc::clone(&parts.board))));
     let exporter_clock = Arc::clone(&clock);
@@ -116,6 +128,7 @@ async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
         inventory: Arc::clone(&hosts.inventory),
         vault: Arc::clone(&hosts.vault),
         prober: Arc::clone(&hosts.prober),
+        connector: Arc::clone(&connected) as _,
         explain: Explain::new(Arc::clone(&parts.board), parts.journal.clone()),
         identity: Arc::new(authenticator),
         audit: Arc::new(audit),
@@ -135,7 +148,11 @@ async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
         let (registry, stop) = (Arc::clone(&registry), stop.clone());
         let inventory = Arc::clone(&hosts.inventory);
         async move {
-            tokio::join!(registry.run(stop.clone()), inventory.run(Arc::clone(&registry), stop));
+            tokio::join!(
+                registry.run(stop.clone()),
+                inventory.run(Arc::clone(&registry), stop.clone()),
+                connected.run(stop)
+            );
         }
     });
     let planners = tokio::spawn({

@@ -3,6 +3,7 @@
 pub mod audit;
 pub mod boot;
 pub mod clusters;
+pub mod connections;
 pub mod credentials;
 pub mod decisions;
 pub mod explain;

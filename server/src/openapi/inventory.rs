@@ -1,6 +1,7 @@
 //! Operations, parameters and schemas of the inventory.
 
 use muster_model::{
+    connection::{ConnectionKind, ConnectionWord},
     credential::CredentialKind,
     field::Choice as _,
     host::{
@@ -237,4 +238,25 @@ fn host_spec(text: &Value) -> Value {
             "kind": list_of(&drivers), "address": text, "credentials": text, "settings": labels } } },
         "hold": { "type": "object" }, "acknowledgement": { "type": "object" }, "deadlines": labels,
         "canForceOff": { "type": "boolean" }, "project": text, "registered": { "type": "object" }, "deletion": { "type": "object" } } })
+}
+
+/// How clusters are reached.
+pub(super) fn connection_schemas() -> Value {
+    let text = json!({ "type": "string" });
+    let time = json!({ "type": "string", "format": "date-time" });
+    json!({
+        "ConnectionDraft": { "type": "object", "properties": {
+            "kubeconfig": { "type": "string", "writeOnly": true, "maxLength": 65536,
+                "description": "Without references to files or programs, as `kubectl config view --raw --minify --flatten` prints it" },
+            "context": text, "inCluster": { "type": "boolean" } } },
+        "Connection": { "type": "object", "required": ["cluster_id", "spec", "status"], "properties": {
+            "cluster_id": { "type": "string", "format": "uuid" },
+            "spec": { "type": ["object", "null"], "properties": { "kind": words::<ConnectionKind>(), "context": text,
+                "server": text, "version": { "type": "integer" }, "setAt": time, "setBy": text } },
+            "status": { "type": "object", "required": ["state", "message"], "properties": {
+                "state": words::<ConnectionWord>(), "message": text, "kubernetesVersion": text, "freshAt": time,
+                "kinds": { "type": "integer" }, "synced": { "type": "integer" }, "objects": { "type": "integer" },
+                "waiting": { "type": "array", "items": { "type": "object", "properties": {
+                    "kind": text, "why": text, "since": time } } } } } } },
+    })
 }

@@ -153,6 +153,7 @@ pub(super) fn schemas() -> Value {
         status::schemas(),
         decisions(),
         super::inventory::schemas(),
+        super::inventory::connection_schemas(),
     ] {
         if let Value::Object(part) = part {
             all.extend(part);
