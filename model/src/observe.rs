@@ -172,6 +172,9 @@ pub trait ClusterPort: Send + Sync + fmt::Debug {
     /// Tells the cluster's own users something about one of its objects. Best effort, deduplicated and
     /// limited by the implementation.
     async fn tell(&self, _note: &Note) {}
+
+    /// The same later, without waiting for it: for loops that have other things to do. What is too much is dropped.
+    fn announce(&self, _notes: Vec<Note>) {}
 }
 
 /// A note on an object, in the manner of a Kubernetes event.

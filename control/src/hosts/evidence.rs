@@ -101,7 +101,8 @@ pub(super) fn gather(
         (own, told) => own.or(told),
     };
     let dress = shared.around.dress(&spec.pool);
-    let (node, pods) = node_and_pods(name, spec, &dress, memo, cluster, now);
+    let known = record.status.as_deref().and_then(|status| status.kubernetes_node.as_deref());
+    let (node, pods) = node_and_pods(name, spec, &dress, known, memo, cluster, now);
     let readable = settings.drivers.iter().any(|driver| driver.abilities.read_power);
     let presence = if readable { unread(now) } else { shared.around.presence(name, now) };
     Evidence {
@@ -154,6 +155,7 @@ fn node_and_pods(
     name: &str,
     spec: &BareMetalNodeSpec,
     dress: &Dress,
+    gone: Option<&str>,
     memo: &Memo,
     cluster: &Cluster,
     now: Timestamp,
@@ -179,7 +181,10 @@ fn node_and_pods(
                 }
             };
             let pods = match &node {
-                NodeView::Absent => PodsView::default(),
+                // Whoever is bound to a node that somebody deleted may still run there.
+                NodeView::Absent => gone.map_or_else(PodsView::default, |gone| {
+                    nodes::pods_seen(index, gone, memo.blocked_by.as_deref(), now)
+                }),
                 NodeView::Present(node) => {
                     nodes::pods_seen(index, &node.name, memo.blocked_by.as_deref(), now)
                 }

@@ -30,6 +30,8 @@ const REPEAT: Duration = Duration::from_secs(10);
 /// Triggers are asked at most this often: as often as Prometheus usually scrapes.
 const TRIGGER_INTERVAL: Duration = Duration::from_secs(15);
 
+/// How often users are told again of a plan that did not change; Kubernetes keeps events for an hour.
+const REPEAT_NOTES: Duration = Duration::from_mins(5);
 /// How often the state of a connection is said again although it did not change: well within a report's lease.
 const REPEAT_LINK: Duration = Duration::from_mins(1);
 
@@ -98,6 +100,8 @@ pub struct Planner {
     last_error: Option<(Timestamp, String)>,
     view: Option<Arc<View>>,
     told_link: Option<ToldLink>,
+    /// When the cluster's users were last told of the plan.
+    noted_at: Option<Timestamp>,
 }
 
 /// What was last said about the connection.
@@ -123,6 +127,7 @@ impl Planner {
             last_error: None,
             view: None,
             told_link: None,
+            noted_at: None,
         }
     }
 
@@ -260,6 +265,13 @@ impl Planner {
             }
         };
         self.remember(fence, memory).await?;
+        if let Some(port) = port
+            && (matches!(did, Did::Decided(_))
+                || self.noted_at.is_none_or(|at| now.since(at) >= REPEAT_NOTES))
+        {
+            self.noted_at = Some(now);
+            port.announce(super::notes::notes(&built.snapshot, decided));
+        }
         actuator::report(&self.parts.registry, fence, inputs, built, &decided.plan, link).await?;
         Ok((did, next))
     }

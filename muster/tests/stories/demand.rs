@@ -54,6 +54,15 @@ async fn a_deployment_grows_and_shrinks_and_servers_follow() {
         "{connected}"
     );
 
+    // Its users are told, in the words of `explain`.
+    story
+        .until("events tell of it", async || {
+            let said = story.cluster.kubectl(&["-n", "growing", "get", "events"], "");
+            let nodes = story.cluster.kubectl(&["get", "events", "-n", "default"], "");
+            (said.contains("TriggeredScaleUp") && nodes.contains("Joined")).then_some(())
+        })
+        .await;
+
     // Down: one of two half-empty nodes goes, its pod moves.
     story.scale(2);
     let gone = story
@@ -109,6 +118,17 @@ async fn a_pool_grows_from_zero_for_a_pod_that_only_its_taint_and_gpu_admit() {
             said.to_string().contains("taint").then_some(())
         })
         .await;
+    let told = story
+        .until("the stranger's owner is told", async || {
+            let said = story.cluster.kubectl(&["-n", "gpu", "get", "events", "-o", "json"], "");
+            let list: serde_json::Value = serde_json::from_str(&said).unwrap();
+            let all = list["items"].as_array()?.clone();
+            let found = all.iter().find(|event| event["reason"] == "NotTriggerScaleUp")?;
+            Some(found["message"].as_str()?.to_owned())
+        })
+        .await;
+    let explained = story.muster(&["explain", "pod", "gpu/stranger"]);
+    assert!(explained.contains(&told), "word for word: {told:?} in {explained}");
     assert!(story.resets(1).is_empty(), "nothing is woken for a pod that could not run there");
     story.apply(&pod("train", json!([{"key": "gpu", "operator": "Exists"}])));
     let nodes = story.until_running(1).await;

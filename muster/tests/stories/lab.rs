@@ -124,8 +124,17 @@ impl Story {
 
     /// Starts the parts, and registers nothing.
     pub(crate) async fn set(name: &'static str, machines: &Machines, arguments: &[&str]) -> Self {
+        Self::set_on(TestCluster::shared(), name, machines, arguments).await
+    }
+
+    /// The same on a control plane of its own.
+    pub(crate) async fn set_on(
+        cluster: &'static TestCluster,
+        name: &'static str,
+        machines: &Machines,
+        arguments: &[&str],
+    ) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let cluster = TestCluster::shared();
         cluster.kubectl(&["create", "namespace", name], "");
         let clock: Arc<dyn Clock> = Arc::new(RealClock::default());
         let boot = muster_model::Duration::from_millis(u64::try_from(machines.boot.as_millis()).unwrap());
@@ -289,15 +298,17 @@ impl Story {
 
     /// A Deployment whose pods ask for this much and go to the story's pool alone.
     pub(crate) fn deploy(&self, replicas: u32, requests: &Value, more: &Value) {
+        let mut more = more.as_object().unwrap().clone();
+        let annotations = more.remove("annotations").unwrap_or(json!({}));
         let mut pod = json!({
             "nodeSelector": { "nodepool": self.name }, "terminationGracePeriodSeconds": 1,
             "containers": [{ "name": "c", "image": "none", "resources": { "requests": requests, "limits": requests } }],
         });
-        pod.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        pod.as_object_mut().unwrap().extend(more);
         self.apply(&json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "app" }, "spec": {
                 "replicas": replicas, "selector": { "matchLabels": { "app": "app" } },
-                "template": { "metadata": { "labels": { "app": "app" } }, "spec": pod },
+                "template": { "metadata": { "labels": { "app": "app" }, "annotations": annotations }, "spec": pod },
             },
         }));
     }
@@ -378,6 +389,12 @@ impl Story {
             .await;
         }
     }
+}
+
+/// A condition of an object, or null.
+pub(crate) fn condition(object: &Value, kind: &str) -> Value {
+    let all = object["status"]["conditions"].as_array();
+    all.into_iter().flatten().find(|one| one["type"] == kind).cloned().unwrap_or(Value::Null)
 }
 
 /// Whether a node carries a taint.

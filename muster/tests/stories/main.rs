@@ -6,6 +6,13 @@
 #![allow(clippy::disallowed_methods, reason = "tests wait in real time")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+#[allow(dead_code, reason = "shared with the tests of the API, which use all of it")]
+#[path = "../api/harness.rs"]
+mod harness;
+
 mod demand;
+mod disturbed;
 mod lab;
+mod replicas;
 mod trouble;
+mod wire;
