@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::ActError;
 use crate::{
-    registry::{OwnReport, PoolWord, Registry, Said},
+    registry::{CONNECTED, OwnReport, PoolWord, Registry, Said},
     snapshot::{Observed, PoolInput},
 };
 
@@ -94,9 +94,21 @@ pub async fn report_link(
     link: &Link,
     now: Timestamp,
 ) -> Result<(), ActError> {
-    let report = (*link != Link::None).then(|| own_report(cluster, link, now));
-    let said =
-        registry.say_of_cluster(fence, cluster.id.uuid(), LINK_CONTROLLER, report.as_ref(), now).await?;
+    let word = (*link != Link::None).then(|| {
+        let (status, reason, message) = link.words();
+        let connected = Condition {
+            kind: CONNECTED.to_owned(),
+            status,
+            reason: reason.to_owned(),
+            message,
+            last_transition_time: now,
+            observed_generation: Some(cluster.generation),
+            severity: None,
+        };
+        (own_report(cluster, link, now), connected)
+    });
+    let word = word.as_ref().map(|(report, connected)| (report, connected));
+    let said = registry.say_of_cluster(fence, cluster.id.uuid(), LINK_CONTROLLER, word, now).await?;
     leads(said)
 }
 

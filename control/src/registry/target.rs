@@ -16,6 +16,8 @@ use super::{
     reports, write,
 };
 
+/// The condition of a cluster that says whether Muster sees it.
+pub const CONNECTED: &str = "Connected";
 /// Tries against others that change the same pool.
 const MAX_TRIES: usize = 8;
 
@@ -106,7 +108,7 @@ impl Registry {
         fence: &Fence,
         id: Uuid,
         controller: &'static str,
-        report: Option<&OwnReport>,
+        word: Option<(&OwnReport, &Condition)>,
         now: Timestamp,
     ) -> Result<Said, RegistryError> {
         for _ in 0..MAX_TRIES {
@@ -115,21 +117,26 @@ impl Registry {
             let known = reports.iter().position(|one| one.controller_name == controller);
             let mut txn =
                 Txn::new().fenced(fence).expect(Kind::Cluster.object(id), Expect::Modified(stored.version));
-            match (report, known) {
-                (Some(own), _) => {
+            let mut status = stored.status();
+            match (word, known) {
+                (Some((own, condition)), _) => {
                     let Some(fresh) = self.own_report(own, stored.object.generation, &mut reports, now)
                     else {
                         return Ok(Said::AlreadySo);
                     };
                     txn = txn.put(Kind::Cluster.report(id, controller), write::encode(&fresh));
+                    put_condition(&mut status.conditions, condition);
                 }
                 (None, Some(place)) => {
                     reports.remove(place);
                     txn = txn.delete(Kind::Cluster.report(id, controller));
+                    status.conditions.retain(|condition| condition.kind != CONNECTED);
                 }
                 (None, None) => return Ok(Said::AlreadySo),
             }
-            let record = reports::aggregate(&self.shared, &stored.object, &reports, Some(&stored), now);
+            let recheck_at = stored.status.as_ref().and_then(|record| record.recheck_at);
+            let spoken = Stored { status: Some(StatusRecord { status, recheck_at }), ..stored.clone() };
+            let record = reports::aggregate(&self.shared, &stored.object, &reports, Some(&spoken), now);
             let key = Kind::Cluster.status(id);
             let expect = match stored.status {
                 Some(_) => Expect::Modified(stored.status_version),
@@ -199,18 +206,20 @@ impl Registry {
     }
 }
 
+/// Puts a condition in the place of the one of its kind.
+fn put_condition(conditions: &mut Vec<Condition>, condition: &Condition) {
+    match conditions.iter_mut().find(|known| known.kind == condition.kind) {
+        Some(known) => *known = condition.clone().since(Some(known)),
+        None => conditions.push(condition.clone()),
+    }
+}
+
 /// The status as it stands, with the word in it: what the aggregation then starts from.
 fn spoken(stored: &Stored<NodePool>, word: &PoolWord) -> Stored<NodePool> {
     let mut status = stored.status();
     status.desired_nodes = word.desired.unwrap_or(status.desired_nodes);
     for condition in &word.conditions {
-        let old = status.conditions.iter().position(|known| known.kind == condition.kind);
-        match old {
-            Some(place) => {
-                status.conditions[place] = condition.clone().since(Some(&status.conditions[place]));
-            }
-            None => status.conditions.push(condition.clone()),
-        }
+        put_condition(&mut status.conditions, condition);
     }
     let recheck_at = stored.status.as_ref().and_then(|record| record.recheck_at);
     Stored { status: Some(StatusRecord { status, recheck_at }), ..stored.clone() }

@@ -137,7 +137,7 @@ async fn rights_that_are_missing_give_a_condition_and_granting_them_is_enough() 
         .await;
     assert!(!said.contains(token.trim()), "no secret in it: {said}");
     let described = story.muster(&["describe", "cluster", name]);
-    assert!(described.contains("Denied") && described.contains("cannot list resource"), "{described}");
+    assert!(described.contains("Denied") && described.contains("cannot watch resource"), "{described}");
     for object in muster_kube::rights::manifest(name, "muster", &[muster_kube::rights::Part::Core]) {
         cluster.kubectl(&["apply", "-f", "-"], &object.to_string());
     }

@@ -368,7 +368,12 @@ impl Story {
         let hosts = self.muster(&["get", "hosts", "-o", "wide"]);
         let nodes = self.cluster.kubectl(&["get", "nodes", "-o", "wide"], "");
         let pods = self.cluster.kubectl(&["-n", self.name, "get", "pods", "-o", "wide"], "");
-        panic!("{}: waited too long until {what}\n{decisions}\n{hosts}\n{nodes}\n{pods}", self.name);
+        let why = self.muster(&["explain", "node", &format!("{}-1", self.name)]);
+        let link = self.muster(&["describe", "cluster", self.name]);
+        panic!(
+            "{}: waited too long until {what}\n{decisions}\n{hosts}\n{nodes}\n{pods}\n{why}\n{link}",
+            self.name
+        );
     }
 
     /// Waits until so many pods run, and says where.

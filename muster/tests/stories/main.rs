@@ -15,4 +15,5 @@ mod disturbed;
 mod lab;
 mod replicas;
 mod trouble;
+mod verdicts;
 mod wire;

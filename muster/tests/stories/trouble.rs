@@ -34,7 +34,7 @@ async fn a_budget_of_zero_blocks_and_the_node_serves_on() {
         "patch",
         "host",
         &on,
-        "-p",
+        "--patch",
         r#"{"spec":{"deadlines":{"drainDeadline":"60s","drainRetryDelay":"1h"}}}"#,
     ]);
     story.muster(&["power", "off", &on, "--reason", "a new disk"]);

@@ -149,7 +149,8 @@ fn connection(view: &View<'_>) -> Vec<(String, Cell)> {
             },
         ),
     ]);
-    let waiting = super::at(known, "status.waiting").and_then(Value::as_array);
+    // An API server that does not answer says the same about every kind; one that refuses says which.
+    let waiting = super::at(known, "status.waiting").and_then(Value::as_array).filter(|_| state == "Denied");
     for one in waiting.into_iter().flatten().take(MOST_WAITING) {
         facts.push((format!("  {}", text_at(one, "kind")), text_at(one, "why").into()));
     }
@@ -176,7 +177,11 @@ fn next_steps(view: &View<'_>, pools: &[Value]) -> Vec<String> {
         ));
     }
     if pools.is_empty() {
-        steps.push(format!("give it a pool: muster create pool NAME --cluster {name} --platform gcp --machine-type n1-standard-4"));
+        let how = match view.text("spec.platform.type").as_str() {
+            "baremetal" => "--platform baremetal --inventory NAME --min 0 --max 4",
+            _ => "--platform gcp --machine-type n1-standard-4",
+        };
+        steps.push(format!("give it a pool: muster create pool NAME --cluster {name} {how}"));
     }
     if mode(view) == "advise" {
         steps.push(format!("let Muster act on it: muster enable cluster {name}"));
