@@ -56,6 +56,9 @@ pub(crate) struct Args {
     /// Keep the cluster and the pool of the user guide under their ids, for user@example.com
     #[arg(long)]
     seed_example: bool,
+    /// End at once when standard input ends: for a program that starts a server and must not leave it behind
+    #[arg(long, hide = true)]
+    until_input_ends: bool,
 }
 
 pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
@@ -65,6 +68,12 @@ pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
         tracing::warn!(name, "this environment variable is no setting and is ignored");
     }
     limits::raise_open_files();
+    if args.until_input_ends {
+        std::thread::spawn(|| {
+            let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+            std::process::exit(0);
+        });
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(serve(&settings, args.seed_example))?;
     Ok(ExitCode::SUCCESS)
