@@ -19,6 +19,7 @@ mod objects;
 pub mod operations;
 pub mod pools;
 pub mod probes;
+mod refusals;
 mod reply;
 mod request;
 mod scope;
