@@ -136,6 +136,14 @@ impl Story {
     ) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         cluster.kubectl(&["create", "namespace", name], "");
+        // As in any cluster, something runs on every node. A cluster without a single pod is not believed.
+        let agent = json!({ "apiVersion": "apps/v1", "kind": "DaemonSet",
+            "metadata": { "name": format!("agent-{name}"), "namespace": "kube-system" },
+            "spec": { "selector": { "matchLabels": { "agent": name } }, "template": {
+                "metadata": { "labels": { "agent": name } },
+                "spec": { "nodeSelector": { "nodepool": name }, "tolerations": [{ "operator": "Exists" }],
+                    "containers": [{ "name": "c", "image": "none" }] } } } });
+        cluster.kubectl(&["create", "-f", "-"], &agent.to_string());
         let clock: Arc<dyn Clock> = Arc::new(RealClock::default());
         let boot = muster_model::Duration::from_millis(u64::try_from(machines.boot.as_millis()).unwrap());
         let layout = Layout {
