@@ -5,6 +5,7 @@ use std::sync::Arc;
 use muster_control::{
     audit::AuditLog,
     explain::Explain,
+    hosts::AgentDesk,
     inventory::{Inventory, Prober, Vault},
     registry::Registry,
 };
@@ -27,6 +28,8 @@ pub struct App {
     pub vault: Arc<Vault>,
     /// Asks BMCs what they are.
     pub prober: Arc<dyn Prober>,
+    /// Answers the agents on hosts.
+    pub agents: Arc<dyn AgentDesk>,
     /// The planners' live state and the journal.
     pub explain: Explain,
     pub identity: Arc<Authenticator>,

@@ -9,15 +9,15 @@ use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::{
     api::{
-        audit, boot, clusters, credentials, decisions, explain, export, freeze, host_actions, host_bulk,
-        hosts, inventory, named, operations, pools, probes, status,
+        agent, audit, boot, clusters, credentials, decisions, explain, export, freeze, host_actions,
+        host_bulk, hosts, inventory, named, operations, pools, probes, status,
     },
     app::App,
     frame, openapi,
 };
 
 /// Every path that is served, as metrics label them.
-pub const PATHS: [&str; 56] = [
+pub const PATHS: [&str; 58] = [
     "/health",
     "/livez",
     "/readyz",
@@ -51,6 +51,8 @@ pub const PATHS: [&str; 56] = [
     "/api/v1/hosts/{name}/power",
     "/api/v1/hosts/{name}/boot",
     "/api/v1/hosts/{name}/boot-token",
+    "/api/v1/hosts/{name}/agent/hello",
+    "/api/v1/hosts/{name}/agent/taken",
     "/api/v1/inventory",
     "/api/v1/discover",
     "/api/v1/racks",
@@ -142,6 +144,17 @@ fn boot_routes(app: &App) -> Router<App> {
         .route_layer(from_fn_with_state(app.clone(), boot::guard))
 }
 
+/// Agents on hosts: their own key is what proves them.
+fn agent_routes() -> Router<App> {
+    let path = |root: &str, rest: &str| format!("{root}/{{name}}/agent/{rest}");
+    let under = |root: &str| {
+        Router::new()
+            .route(&path(root, "hello"), post(agent::hello))
+            .route(&path(root, "taken"), post(agent::taken))
+    };
+    under("/api/v1/hosts").merge(under(HOSTS_ALIAS))
+}
+
 /// The whole service.
 pub fn router(app: &App) -> Router {
     let api = Router::new()
@@ -205,6 +218,7 @@ pub fn router(app: &App) -> Router {
     Router::new()
         .merge(api)
         .merge(boot_routes(app))
+        .merge(agent_routes())
         .merge(open)
         .merge(docs)
         .layer(from_fn_with_state(app.clone(), frame::outer))

@@ -1,5 +1,6 @@
 //! `muster serve`: puts the parts together, serves, and stops cleanly.
 
+mod agents;
 mod auth;
 mod cluster_identity;
 mod export;
@@ -116,6 +117,7 @@ async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
         inventory: Arc::clone(&hosts.inventory),
         vault: Arc::clone(&hosts.vault),
         prober: Arc::clone(&hosts.prober),
+        agents: Arc::clone(&switching.agents) as _,
         explain: Explain::new(Arc::clone(&parts.board), parts.journal.clone()),
         identity: Arc::new(authenticator),
         audit: Arc::new(audit),
