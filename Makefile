@@ -14,6 +14,9 @@ test: ## Run everything that must hold, with a summary at the end
 fuzz: ## Fuzz the readers and the planner, FUZZ_SECONDS (300) for each target; needs the nightly compiler
 	@scripts/fuzz.sh
 
+chaos: ## Stop and kill servers at every point, a hundred times over (about an hour)
+	@scripts/chaos.sh
+
 check: ## The fast inner loop: format, lints, unit tests without other programs
 	@scripts/check.sh
 
@@ -30,4 +33,4 @@ clean: ## Remove what was built here (the cache of test peers stays)
 	cargo clean
 	rm -rf .data
 
-.PHONY: help run test fuzz check build fmt clean
+.PHONY: help run test fuzz chaos check build fmt clean

@@ -129,7 +129,7 @@ async fn bm_7_24_a_host_without_a_bmc_is_woken_by_packet_and_stood_down_by_its_a
 
 /// What is not signed with the host's key is refused, and says nothing about which hosts there are.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_is_believed_by_its_key_alone() {
+async fn cba_an_agent_is_believed_by_its_key_alone() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start(directory.path(), &["--bmc-allow", "127.0.0.0/8"]);
     let world = World::new(&server.base, "embedded");

@@ -3,7 +3,7 @@
 use axum::{
     Router,
     middleware::from_fn_with_state,
-    routing::{delete, get, post},
+    routing::{delete, get, post, put},
 };
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Every path that is served, as metrics label them.
-pub const PATHS: [&str; 58] = [
+pub const PATHS: [&str; 59] = [
     "/health",
     "/livez",
     "/readyz",
@@ -54,6 +54,7 @@ pub const PATHS: [&str; 58] = [
     "/api/v1/hosts/{name}/agent/hello",
     "/api/v1/hosts/{name}/agent/taken",
     "/api/v1/inventory",
+    "/api/v1/inventory/config",
     "/api/v1/discover",
     "/api/v1/racks",
     "/api/v1/racks/{name}",
@@ -110,6 +111,7 @@ fn host_routes(root: &str) -> Router<App> {
 fn inventory_routes() -> Router<App> {
     Router::new()
         .route("/api/v1/inventory", get(inventory::read))
+        .route("/api/v1/inventory/config", put(inventory::configure))
         .route("/api/v1/discover", post(inventory::discover))
         .route("/api/v1/racks", get(named::racks::list).post(named::racks::create))
         .route(

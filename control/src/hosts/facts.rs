@@ -11,7 +11,7 @@ use muster_engine::lifecycle::{AgentView, BootProgress, Goodbye};
 use muster_model::{
     Clock, Duration, Known, Timestamp,
     host::{
-        AgentGoodbye, BootProfile, BootReport, Presence,
+        AgentGoodbye, BootProfile, BootReport, FreezeMode, Presence,
         keys::{AGENT_GOODBYES, BOOT_PROGRESS, boot_progress},
     },
     observe::ClusterPort,
@@ -209,6 +209,10 @@ impl Around for Facts {
                 Home::Unconnected { why: format!("cluster {cluster_name} of pool {pool} is not connected") }
             }
         }
+    }
+
+    fn freeze(&self) -> FreezeMode {
+        self.registry.freeze().mode
     }
 
     fn clusters(&self) -> Vec<(Arc<str>, Arc<dyn ClusterPort>)> {

@@ -11,7 +11,8 @@ use muster_model::{
 };
 
 use super::{
-    Board, Counters, Decided, Live, Parts, View, decide,
+    Board, Counters, Decided, Live, Load, Parts, Thinking, View, decide,
+    load::Tracker,
     tell::{self, Before},
 };
 use crate::{
@@ -63,6 +64,8 @@ enum TurnError {
     Act(#[from] ActError),
     #[error("this process no longer leads")]
     NotLeading,
+    #[error("planning broke off; this is a bug, and its panic is in the log")]
+    BrokeOff,
 }
 
 impl From<muster_model::store::StoreError> for TurnError {
@@ -94,6 +97,8 @@ pub struct Planner {
     turns: u64,
     last_error: Option<(Timestamp, String)>,
     view: Option<Arc<View>>,
+    tracker: Tracker,
+    load: Option<Load>,
 }
 
 impl Planner {
@@ -110,6 +115,8 @@ impl Planner {
             turns: 0,
             last_error: None,
             view: None,
+            tracker: Tracker::default(),
+            load: None,
         }
     }
 
@@ -169,16 +176,20 @@ impl Planner {
             Ok(observed) => observed,
             Err(waiting) => {
                 let (text, next) = (waiting.to_string(), now.saturating_add(SOON));
+                self.load = None;
                 self.publish(&cluster, now, next, true, Some(text.clone()), Vec::new());
                 return Ok(Turn { did: Did::Waited(text), next });
             }
+        };
+        self.load = match &observed {
+            Observed::View(view) => Some(self.tracker.look(&view.objects, now)),
+            Observed::NotConnected => None,
         };
         self.evaluate(&mut gathered, now).await;
         let memory = self.memory().await?;
         let inputs =
             read::inputs(&**registry.store(), gathered, observed, &mut self.inventory, memory, now).await?;
-        let built = snapshot::build(&inputs);
-        let decided = decide(&built.snapshot);
+        let (inputs, built, decided) = self.think(inputs).await?;
         if !decided.findings.is_empty() {
             Counters::add(&self.parts.board.counters.findings, decided.findings.len() as u64);
             tracing::error!(
@@ -198,6 +209,19 @@ impl Planner {
         let connected = matches!(inputs.observed, Observed::View(_));
         self.publish(&cluster, now, next, connected, None, built.set_aside.clone());
         Ok(Turn { did, next })
+    }
+
+    /// Builds the snapshot and decides, where that holds nobody up.
+    async fn think(&self, inputs: Inputs) -> Result<(Inputs, Built, Decided), TurnError> {
+        let think = move || {
+            let built = snapshot::build(&inputs);
+            let decided = decide(&built.snapshot);
+            (inputs, built, decided)
+        };
+        match self.parts.thinking {
+            Thinking::Here => Ok(think()),
+            Thinking::Aside => tokio::task::spawn_blocking(think).await.map_err(|_| TurnError::BrokeOff),
+        }
     }
 
     /// The part of a turn that writes.
@@ -435,6 +459,7 @@ impl Planner {
             decision: self.last.as_ref().map(|last| last.decision.id.clone()),
             next_at: next,
             set_aside,
+            load: self.load,
             view: self.view.clone(),
         });
     }

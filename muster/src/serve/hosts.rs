@@ -15,13 +15,16 @@ use muster_model::{
     power::Power,
     store::{Store, Txn},
 };
-use muster_power::{Limits, agent::AgentHub, redfish::Ledger, webhook::Webhook, wol::WakeOnLan};
+use muster_power::{
+    Limits, agent::AgentHub, dry_run::DryRun, redfish::Ledger, webhook::Webhook, wol::WakeOnLan,
+};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     agents::{Desk, Heard},
     inventory,
+    reads::Reads,
 };
 use crate::config::Settings;
 
@@ -89,6 +92,12 @@ impl Running {
     }
 }
 
+/// Where tests stop the loop; the released program has no such points.
+#[allow(clippy::disallowed_methods, reason = "a test sets it for the process that it kills there")]
+fn failpoint() -> Option<String> {
+    std::env::var("FAILPOINT").ok()
+}
+
 pub(super) fn start(
     settings: &Settings,
     parts: &inventory::Parts,
@@ -109,6 +118,10 @@ pub(super) fn start(
         Arc::new(WakeOnLan::new(rules, Arc::clone(clock))),
         Arc::new(webhook),
         Arc::clone(&hub) as _,
+        Arc::new(DryRun::new(
+            Arc::new(Reads { redfish: parts.redfish.clone(), ipmi: parts.ipmi.clone() }),
+            Arc::clone(clock),
+        )),
     ];
     let facts = Facts::new(
         Arc::clone(registry),
@@ -138,7 +151,7 @@ pub(super) fn start(
         time_factor,
         renew_deadline: config.renew_deadline,
         renew_every: config.retry,
-        failpoints: Failpoints::default(),
+        failpoints: Failpoints::hanging_at(failpoint()),
     }));
     let may_lead: bool = settings.parsed("lead").context("lead is neither true nor false")?;
     let election = tokio::spawn({

@@ -6,6 +6,7 @@ mod cluster_identity;
 mod export;
 mod hosts;
 mod inventory;
+mod reads;
 pub(crate) mod store;
 mod triggers;
 
@@ -17,7 +18,7 @@ use muster_control::{
     audit::{AuditLog, AuditOptions, last_revision},
     explain::Explain,
     freeze,
-    planner::{NoConnections, Parts, Planning},
+    planner::{NoConnections, Parts, Planning, Thinking},
     registry::{Registry, RegistryOptions},
 };
 use muster_model::Clock;
@@ -25,6 +26,7 @@ use muster_server::{
     app::App,
     collect::{MeteredStore, PlannerCollector, PoolCollector},
     collect_hosts::{EachHostCollector, HostCollector},
+    collect_seed,
     example::Example,
     limits::{Limits, RateLimit, WatchSlots},
     listen,
@@ -110,7 +112,10 @@ async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     let mut parts = Parts::new(Arc::clone(&registry));
     parts.triggers = Some(Arc::new(triggers::Configured::new(settings, Arc::clone(registry.store()))?));
+    parts.thinking = Thinking::Aside;
     metrics.register(Box::new(PlannerCollector::new(Arc::clone(&parts.board))));
+    let board = Arc::clone(&parts.board);
+    metrics.register_text(Box::new(move || collect_seed::text(&board)));
     let exporter_clock = Arc::clone(&clock);
     let mut app = App {
         registry: Arc::clone(&registry),

@@ -88,6 +88,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     operation!("post" "/api/v1/hosts/{name}/agent/hello" "agentHello" 200 Some("AgentHello") => Some("AgentAnswer"), &[], "A sign of life of the agent on a server, signed with that server's key; the answer may order it to power off"),
     operation!("post" "/api/v1/hosts/{name}/agent/taken" "agentTaken" 200 Some("AgentTaken") => Some("Message"), &[], "The agent has taken the order and powers its server off"),
     operation!("get" "/api/v1/inventory" "readInventory" 200 None => Some("Inventory"), &["project"], "Figures, settings in force, and records that were set aside"),
+    operation!("put" "/api/v1/inventory/config" "configureHosts" 200 Some("HostSettings") => Some("HostSettingsKept"), &[], "Change the settings of all hosts: marks, limits, Prometheus, energy price"),
     operation!("post" "/api/v1/discover" "discover" 200 Some("DiscoverRequest") => Some("Discovered"), &["project"], "Ask a BMC what it is"),
     operation!("get" "/api/v1/racks" "listRacks" 200 None => Some("RackList"), RECORD_LIST, "List or watch racks"),
     operation!("post" "/api/v1/racks" "createRack" 201 Some("RackDraft") => Some("Rack"), CREATE, "Create a rack"),
@@ -117,6 +118,13 @@ fn agents(text: &Value, time: &Value) -> Value {
             "sent": time, "signature": text } },
         "AgentToken": { "type": "object", "required": ["host", "bootId", "nonce", "issued", "expires", "signature"],
             "properties": { "host": text, "bootId": text, "nonce": text, "issued": time, "expires": time, "signature": text } },
+        "HostSettings": { "type": "object", "properties": {
+            "highMarkPercent": { "type": "integer" }, "lowMarkPercent": { "type": "integer" },
+            "maxPowerOperations": { "type": "integer" }, "maxPowerOperationsPerRack": { "type": "integer" },
+            "maxStartsPerSecond": { "type": "integer" }, "prometheusUrl": text, "energyPriceMicros": { "type": "integer" },
+            "currency": text, "policy": { "type": "object" }, "deadlines": { "type": "object" } } },
+        "HostSettingsKept": { "type": "object", "required": ["config", "revision"], "properties": {
+            "config": { "type": "object" }, "revision": text } },
         "AgentAnswer": { "type": "object", "properties": { "powerOff": reference("AgentToken") } },
         "AgentTaken": { "type": "object", "required": ["token", "nonce", "sent", "signature"], "properties": {
             "token": reference("AgentToken"), "nonce": text, "sent": time, "signature": text } },
