@@ -17,6 +17,9 @@ fuzz: ## Fuzz the readers and the planner, FUZZ_SECONDS (300) for each target; n
 e2e: ## Every story on a real control plane, about 25 minutes (STORIES=name for some)
 	@scripts/e2e.sh
 
+chaos: ## Stop and kill servers at every point, a hundred times over (about an hour)
+	@scripts/chaos.sh
+
 check: ## The fast inner loop: format, lints, unit tests without other programs
 	@scripts/check.sh
 
@@ -33,4 +36,4 @@ clean: ## Remove what was built here (the cache of test peers stays)
 	cargo clean
 	rm -rf .data
 
-.PHONY: help run test fuzz e2e check build fmt clean
+.PHONY: help run test fuzz e2e chaos check cluster build fmt clean

@@ -6,6 +6,7 @@ use muster_control::{
     audit::AuditLog,
     connector::Connector,
     explain::Explain,
+    hosts::AgentDesk,
     inventory::{Inventory, Prober, Vault},
     registry::Registry,
 };
@@ -30,6 +31,8 @@ pub struct App {
     pub connector: Arc<dyn Connector>,
     /// Asks BMCs what they are.
     pub prober: Arc<dyn Prober>,
+    /// Answers the agents on hosts.
+    pub agents: Arc<dyn AgentDesk>,
     /// The planners' live state and the journal.
     pub explain: Explain,
     pub identity: Arc<Authenticator>,

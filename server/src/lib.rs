@@ -5,6 +5,7 @@ pub mod app;
 pub mod body;
 pub mod collect;
 pub mod collect_hosts;
+pub mod collect_seed;
 pub mod error;
 pub mod example;
 pub mod export;

@@ -86,7 +86,7 @@ pub fn document() -> Value {
 
 impl Operation {
     fn describe(&self) -> Value {
-        let open = !self.path.starts_with("/api/");
+        let open = !self.path.starts_with("/api/") || self.path.contains("/agent/");
         let mut parameters: Vec<Value> = path_parameters(self.path);
         parameters.extend(
             self.parameters.iter().map(|name| json!({ "$ref": format!("#/components/parameters/{name}") })),

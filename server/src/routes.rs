@@ -3,13 +3,13 @@
 use axum::{
     Router,
     middleware::from_fn_with_state,
-    routing::{delete, get, post},
+    routing::{delete, get, post, put},
 };
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::{
     api::{
-        audit, boot, clusters, connections, credentials, decisions, explain, export, freeze, host_actions,
+        agent, audit, boot, clusters, connections, credentials, decisions, explain, export, freeze, host_actions,
         host_bulk, hosts, inventory, named, operations, pools, probes, status,
     },
     app::App,
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Every path that is served, as metrics label them.
-pub const PATHS: [&str; 57] = [
+pub const PATHS: [&str; 60] = [
     "/health",
     "/livez",
     "/readyz",
@@ -52,7 +52,10 @@ pub const PATHS: [&str; 57] = [
     "/api/v1/hosts/{name}/power",
     "/api/v1/hosts/{name}/boot",
     "/api/v1/hosts/{name}/boot-token",
+    "/api/v1/hosts/{name}/agent/hello",
+    "/api/v1/hosts/{name}/agent/taken",
     "/api/v1/inventory",
+    "/api/v1/inventory/config",
     "/api/v1/discover",
     "/api/v1/racks",
     "/api/v1/racks/{name}",
@@ -109,6 +112,7 @@ fn host_routes(root: &str) -> Router<App> {
 fn inventory_routes() -> Router<App> {
     Router::new()
         .route("/api/v1/inventory", get(inventory::read))
+        .route("/api/v1/inventory/config", put(inventory::configure))
         .route("/api/v1/discover", post(inventory::discover))
         .route("/api/v1/racks", get(named::racks::list).post(named::racks::create))
         .route(
@@ -141,6 +145,17 @@ fn boot_routes(app: &App) -> Router<App> {
         .route(&path("/api/v1/hosts"), post(boot::report).get(boot::read))
         .route(&path(HOSTS_ALIAS), post(boot::report).get(boot::read))
         .route_layer(from_fn_with_state(app.clone(), boot::guard))
+}
+
+/// Agents on hosts: their own key is what proves them.
+fn agent_routes() -> Router<App> {
+    let path = |root: &str, rest: &str| format!("{root}/{{name}}/agent/{rest}");
+    let under = |root: &str| {
+        Router::new()
+            .route(&path(root, "hello"), post(agent::hello))
+            .route(&path(root, "taken"), post(agent::taken))
+    };
+    under("/api/v1/hosts").merge(under(HOSTS_ALIAS))
 }
 
 /// The whole service.
@@ -210,6 +225,7 @@ pub fn router(app: &App) -> Router {
     Router::new()
         .merge(api)
         .merge(boot_routes(app))
+        .merge(agent_routes())
         .merge(open)
         .merge(docs)
         .layer(from_fn_with_state(app.clone(), frame::outer))

@@ -21,6 +21,7 @@
 
 mod around;
 mod book;
+mod desk;
 mod energy;
 mod evidence;
 mod facts;
@@ -39,6 +40,7 @@ mod ways;
 
 pub use around::{Around, Dress, Home, Nothing};
 pub use book::{Book, Record};
+pub use desk::{AgentDesk, DeskError};
 pub use energy::add_energy;
 pub use facts::{Agents, Facts, NoAgents};
 pub use figures::{Figures, HostFigure, PoolFigure};

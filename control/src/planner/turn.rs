@@ -11,7 +11,8 @@ use muster_model::{
 };
 
 use super::{
-    Board, Counters, Decided, Live, Parts, View, decide,
+    Board, Counters, Decided, Live, Load, Parts, Thinking, View, decide,
+    load::Tracker,
     tell::{self, Before},
 };
 use crate::{
@@ -68,6 +69,8 @@ enum TurnError {
     Act(#[from] ActError),
     #[error("this process no longer leads")]
     NotLeading,
+    #[error("planning broke off; this is a bug, and its panic is in the log")]
+    BrokeOff,
 }
 
 impl From<muster_model::store::StoreError> for TurnError {
@@ -102,6 +105,8 @@ pub struct Planner {
     told_link: Option<ToldLink>,
     /// When the cluster's users were last told of the plan.
     noted_at: Option<Timestamp>,
+    tracker: Tracker,
+    load: Option<Load>,
 }
 
 /// What was last said about the connection.
@@ -128,6 +133,8 @@ impl Planner {
             view: None,
             told_link: None,
             noted_at: None,
+            tracker: Tracker::default(),
+            load: None,
         }
     }
 
@@ -193,16 +200,20 @@ impl Planner {
                 if let Some(fence) = &self.fence {
                     actuator::report_waiting(&registry, fence, &gathered.pools, &link, now).await?;
                 }
+                self.load = None;
                 self.publish(&cluster, now, next, true, Some(text.clone()), Vec::new());
                 return Ok(Turn { did: Did::Waited(text), next });
             }
+        };
+        self.load = match &observed {
+            Observed::View(view) => Some(self.tracker.look(&view.objects, now)),
+            Observed::NotConnected => None,
         };
         self.evaluate(&mut gathered, now).await;
         let memory = self.memory().await?;
         let inputs =
             read::inputs(&**registry.store(), gathered, observed, &mut self.inventory, memory, now).await?;
-        let built = snapshot::build(&inputs);
-        let decided = decide(&built.snapshot);
+        let (inputs, built, decided) = self.think(inputs).await?;
         if !decided.findings.is_empty() {
             Counters::add(&self.parts.board.counters.findings, decided.findings.len() as u64);
             tracing::error!(
@@ -237,6 +248,19 @@ impl Planner {
         actuator::report_link(&self.parts.registry, fence, cluster, link, now).await?;
         self.told_link = Some(ToldLink { link: link.clone(), generation: cluster.generation, at: now });
         Ok(())
+    }
+
+    /// Builds the snapshot and decides, where that holds nobody up.
+    async fn think(&self, inputs: Inputs) -> Result<(Inputs, Built, Decided), TurnError> {
+        let think = move || {
+            let built = snapshot::build(&inputs);
+            let decided = decide(&built.snapshot);
+            (inputs, built, decided)
+        };
+        match self.parts.thinking {
+            Thinking::Here => Ok(think()),
+            Thinking::Aside => tokio::task::spawn_blocking(think).await.map_err(|_| TurnError::BrokeOff),
+        }
     }
 
     /// The part of a turn that writes.
@@ -483,6 +507,7 @@ impl Planner {
             decision: self.last.as_ref().map(|last| last.decision.id.clone()),
             next_at: next,
             set_aside,
+            load: self.load,
             view: self.view.clone(),
         });
     }

@@ -1,11 +1,13 @@
 //! `muster serve`: puts the parts together, serves, and stops cleanly.
 
+mod agents;
 mod auth;
 mod cluster_identity;
 mod clusters;
 mod export;
 mod hosts;
 mod inventory;
+mod reads;
 pub(crate) mod store;
 mod triggers;
 
@@ -22,7 +24,7 @@ use muster_control::{
     audit::{AuditLog, AuditOptions, last_revision},
     explain::Explain,
     freeze,
-    planner::{Parts, Planning},
+    planner::{Parts, Planning, Thinking},
     registry::{Registry, RegistryOptions},
 };
 use muster_model::Clock;
@@ -30,6 +32,7 @@ use muster_server::{
     app::App,
     collect::{MeteredStore, PlannerCollector, PoolCollector},
     collect_hosts::{EachHostCollector, HostCollector},
+    collect_seed,
     example::Example,
     identity::Authenticator,
     limits::{Limits, RateLimit, WatchSlots},
@@ -188,7 +191,10 @@ impl Served {
         let mut parts = Parts::new(Arc::clone(&registry));
         parts.connections = Arc::clone(&connected) as _;
         parts.triggers = Some(Arc::new(triggers::Configured::new(settings, Arc::clone(registry.store()))?));
+        parts.thinking = Thinking::Aside;
         metrics.register(Box::new(PlannerCollector::new(Arc::clone(&parts.board))));
+        let board = Arc::clone(&parts.board);
+        metrics.register_text(Box::new(move || collect_seed::text(&board)));
         let limits = limits_of(settings)?;
         let exporter = export::Portable::new(Arc::clone(&opened.store), Arc::clone(&clock));
         let app = App {
@@ -196,6 +202,7 @@ impl Served {
             vault: Arc::clone(&hosts.vault),
             prober: Arc::clone(&hosts.prober),
             connector: Arc::clone(&connected) as _,
+            agents: Arc::clone(&switching.agents) as _,
             explain: Explain::new(Arc::clone(&parts.board), parts.journal.clone()),
             identity: Arc::new(authenticator),
             audit: Arc::new(open_audit(settings, data_dir)?),

@@ -1,5 +1,6 @@
 //! The handlers. Each reads its request strictly, asks the registry, and answers.
 
+pub mod agent;
 pub mod audit;
 pub mod boot;
 pub mod clusters;
