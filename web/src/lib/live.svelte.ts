@@ -1,0 +1,117 @@
+// One stream of changes for the whole page. It carries sequence numbers: a gap or a reordering makes the page read
+// everything anew, so that what is shown is never a mixture of two moments.
+
+import { headers } from './api.ts';
+
+export type Change = { sequence: number; kind: string; type: string; object: { name?: string; id?: string } };
+type Listener = (change: Change | 'resync') => void;
+
+/** No sign of life for this long, heartbeats included, and the data counts as stale. */
+const SILENT = 4_000;
+/** Older than this, nothing may be done on the strength of it. */
+const UNSAFE = 30_000;
+
+class Live {
+  now = $state(Date.now());
+  heard = $state(0);
+  connected = $state(false);
+  sequence = 0;
+  #listeners = new Set<Listener>();
+  #stop: AbortController | undefined;
+  #wait = 250;
+
+  get age() {
+    return this.heard ? Math.max(0, this.now - this.heard) : Infinity;
+  }
+  get stale() {
+    return this.heard > 0 && this.age > SILENT;
+  }
+  get unsafe() {
+    return this.age > UNSAFE;
+  }
+
+  start() {
+    setInterval(() => (this.now = Date.now()), 500);
+    addEventListener('online', () => this.#again(0));
+    document.addEventListener('visibilitychange', () => {
+      if (!document.hidden && this.stale) this.#again(0);
+    });
+    void this.#run();
+  }
+
+  on(listener: Listener): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  #again(wait: number) {
+    this.#wait = wait;
+    this.#stop?.abort();
+  }
+
+  async #run() {
+    for (;;) {
+      this.#stop = new AbortController();
+      try {
+        await this.#read(this.#stop.signal);
+      } catch {
+        // The state says that it is not connected; trying again is all there is to do.
+      }
+      this.connected = false;
+      await new Promise((done) => setTimeout(done, this.#wait));
+      this.#wait = Math.min(Math.max(250, this.#wait * 2), 3_000);
+    }
+  }
+
+  async #read(signal: AbortSignal) {
+    const watchdog = setInterval(() => {
+      if (this.connected && Date.now() - this.heard > 3 * SILENT) this.#stop?.abort();
+    }, 1_000);
+    try {
+      const query = this.sequence ? `?after=${this.sequence}` : '';
+      const response = await fetch(`/api/v1/stream${query}`, { headers: headers({ Accept: 'text/event-stream' }), signal, cache: 'no-store' });
+      if (!response.ok || !response.body) throw new Error(String(response.status));
+      this.connected = true;
+      this.heard = Date.now();
+      this.#wait = 250;
+      const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+      let rest = '';
+      for (;;) {
+        const { done, value } = await reader.read();
+        if (done) return;
+        this.heard = Date.now();
+        rest += value;
+        const parts = rest.split(/\r?\n\r?\n/);
+        rest = parts.pop() ?? '';
+        for (const part of parts) this.#take(part);
+      }
+    } finally {
+      clearInterval(watchdog);
+    }
+  }
+
+  #take(text: string) {
+    let event = 'message';
+    const data: string[] = [];
+    for (const line of text.split(/\r?\n/)) {
+      if (line.startsWith('event:')) event = line.slice(6).trim();
+      else if (line.startsWith('data:')) data.push(line.slice(5).trimStart());
+    }
+    if (event === 'resync') {
+      const at = data.length ? (JSON.parse(data.join('\n')) as { sequence?: number }) : {};
+      this.sequence = at.sequence ?? 0;
+      return this.#tell('resync');
+    }
+    if (!data.length) return; // A heartbeat.
+    const change = JSON.parse(data.join('\n')) as Change;
+    if (change.sequence <= this.sequence) return; // Said twice, or late: what came after it is already here.
+    this.sequence = change.sequence;
+    this.#tell(change);
+  }
+
+  #tell(what: Change | 'resync') {
+    for (const listener of this.#listeners) listener(what);
+  }
+}
+
+export const live = new Live();
