@@ -11,8 +11,14 @@ run: ## Install what is missing, build, and start Muster on http://127.0.0.1:808
 test: ## Run everything that must hold, with a summary at the end
 	@scripts/test.sh
 
+fuzz: ## Fuzz the readers and the planner, FUZZ_SECONDS (300) for each target; needs the nightly compiler
+	@scripts/fuzz.sh
+
 check: ## The fast inner loop: format, lints, unit tests without other programs
 	@scripts/check.sh
+
+cluster: ## Start a real Kubernetes control plane on loopback, until Ctrl-C (KWOK=yes plays nodes)
+	@scripts/cluster/cluster.sh run "$${TMPDIR:-/tmp}/muster-cluster" >/dev/null
 
 build: ## Build the release binary, target/release/muster
 	cargo build --release --locked -p muster
@@ -24,4 +30,4 @@ clean: ## Remove what was built here (the cache of test peers stays)
 	cargo clean
 	rm -rf .data
 
-.PHONY: help run test check build fmt clean
+.PHONY: help run test fuzz check build fmt clean

@@ -28,9 +28,10 @@ step() {
 
 install() {
   apt_ready
-  need cc gcc; need jq jq; need curl curl; need openssl openssl; need python3 python3; need unshare util-linux; need prometheus prometheus
-  scripts/peers/build.sh etcd etcdctl kubectl
+  need cc gcc; need jq jq; need curl curl; need openssl openssl; need python3 python3; need unshare util-linux; need prometheus prometheus; need promtool prometheus
+  scripts/peers/build.sh etcd etcdctl kubectl kube-apiserver kube-controller-manager kube-scheduler kwok
   scripts/bmc/install.sh
+  scripts/contract/install.sh
 }
 formatted() { cargo fmt --all --check; }
 lints() { cargo clippy --workspace --all-targets --locked -- -D warnings; }

@@ -55,9 +55,25 @@ pub struct Pool {
     pub limits: ResourceList,
     /// Most new nodes in one plan.
     pub max_new: Option<u32>,
-    /// Free room to keep beyond what pods ask for.
+    /// Free room to keep beyond what pods ask for, as a sum over the pool's nodes.
     pub headroom: ResourceList,
+    /// Free room to keep as whole nodes or as pods of a shape.
+    pub spare: Spare,
+    /// Over how many racks and zones its nodes stay spread when some of them go. Zero asks for nothing, and
+    /// a pool that may not have that many nodes keeps as many as it can.
+    pub keep_racks: u32,
+    pub keep_zones: u32,
     pub demand: Demand,
+}
+
+/// Room for what comes next: so many nodes without pods, and so many pods of a shape that find a place.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Spare {
+    pub nodes: u32,
+    pub pods: u32,
+    /// What each of the pods requests.
+    pub shape: ResourceList,
 }
 
 /// What a plan may do with a pool.
@@ -158,6 +174,9 @@ pub struct Host {
     pub inrush_milliwatts: i64,
     pub wake_time: Duration,
     pub off_since: Option<Timestamp>,
+    /// Since when its node serves, and how long it does so at least: switching wears machines out.
+    pub on_since: Option<Timestamp>,
+    pub min_on_time: Duration,
     pub health: Health,
     /// Failures to wake within the last day.
     pub recent_failures: u32,

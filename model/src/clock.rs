@@ -13,6 +13,12 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
     /// Time since an arbitrary start; never goes back. Leases and timeouts are measured with it.
     fn monotonic(&self) -> Duration;
 
+    /// The reading of [`Clock::monotonic`] as finely as the source has it, for measuring what takes less than a
+    /// millisecond. A source that only counts milliseconds answers with those.
+    fn precise(&self) -> std::time::Duration {
+        self.monotonic().as_std()
+    }
+
     /// Returns once `length` has passed on the monotonic clock.
     async fn sleep(&self, length: Duration);
 }

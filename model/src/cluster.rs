@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    ClusterId, Name, Project, Timestamp,
+    ClusterId, Name, Project, Secret, Timestamp,
     field::{FieldError, FieldErrors, Findings, Object, Parsed},
     identity::Secrets,
     patch::merge_patch,
@@ -54,32 +54,10 @@ pub struct ClusterSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dns: Option<Dns>,
     /// A private key. It is stored, given to controllers, and shown to nobody else.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "crate::secret::as_text", skip_serializing_if = "Option::is_none")]
     pub service_account_signing_key: Option<Secret>,
     #[serde(rename = "issuerURL", skip_serializing_if = "Option::is_none")]
     pub issuer_url: Option<String>,
-}
-
-/// Text that is stored and never printed.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Secret(String);
-
-impl Secret {
-    /// The text itself.
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-
-    fn redacted() -> Self {
-        Self(REDACTED.to_owned())
-    }
-}
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(REDACTED)
-    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -288,7 +266,7 @@ impl Cluster {
         let hide = secrets != Secrets::All && self.spec.service_account_signing_key.is_some();
         hide.then(|| {
             let mut spec = self.spec.clone();
-            spec.service_account_signing_key = Some(Secret::redacted());
+            spec.service_account_signing_key = Some(Secret::new(REDACTED));
             spec
         })
     }
@@ -317,7 +295,7 @@ impl ClusterSpec {
         let release = Release::read(o, findings);
         let networking = o.object("networking", findings).map(|object| Networking::read(object, findings));
         let dns = o.object("dns", findings).map(|object| Dns::read(object, findings));
-        let key = o.secret("serviceAccountSigningKey", MAX_KEY, findings).map(|key| Secret(key.to_owned()));
+        let key = o.secret("serviceAccountSigningKey", MAX_KEY, findings).map(Secret::new);
         let issuer_url = o.text("issuerURL", 2048, findings).map(str::to_owned);
         if let Some(url) = issuer_url.as_deref()
             && !url.starts_with("https://")
@@ -338,7 +316,7 @@ impl ClusterSpec {
     }
 
     fn restore_secrets(&mut self, old: Option<&Self>, findings: &mut Findings) {
-        if self.service_account_signing_key != Some(Secret::redacted()) {
+        if self.service_account_signing_key != Some(Secret::new(REDACTED)) {
             return;
         }
         match old.and_then(|old| old.service_account_signing_key.clone()) {

@@ -140,6 +140,12 @@ impl Candidate {
         (age < self.config.renew_deadline).then(|| held.fence.clone())
     }
 
+    /// Until when this candidate may act on its own leadership, on the monotonic clock.
+    pub fn leads_until(&self) -> Option<Duration> {
+        self.leading()?;
+        self.held.as_ref().map(|held| held.renewed.saturating_add(self.config.renew_deadline))
+    }
+
     /// Who leads, from the last round; does not ask the store.
     pub fn standing(&self) -> Standing {
         match self.leading() {

@@ -24,6 +24,8 @@ pub mod power;
 pub mod quantity;
 pub mod rack;
 pub mod report;
+pub mod restored;
+pub mod secret;
 pub mod status;
 
 pub mod store;
@@ -42,6 +44,7 @@ pub use names::{Name, Project};
 pub use pool::NodePool;
 pub use quantity::Quantity;
 pub use report::Report;
+pub use secret::Secret;
 pub use time::{Duration, Timestamp};
 
 /// API group of the custom resources, and prefix of every label and annotation that Muster writes.

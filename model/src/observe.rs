@@ -33,7 +33,8 @@ pub const OUT_OF_SERVICE_TAINT: &str = "node.kubernetes.io/out-of-service";
 /// One moment of one cluster.
 #[derive(Debug, Clone, Default)]
 pub struct ClusterView {
-    /// Grows with every change that was seen; equal numbers mean equal views.
+    /// Grows with every change that was seen; equal numbers mean equal objects. A kubelet that goes on renewing
+    /// its lease as it did changes only [`ClusterView::renewed`]; one that begins again counts.
     pub number: u64,
     /// When the slowest source was last known to be current, by our clock.
     pub fresh_at: Timestamp,
@@ -51,6 +52,9 @@ pub struct SetAside {
     pub kind: String,
     pub namespace: String,
     pub name: String,
+    /// The node that a pod is bound to, if at least that could be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     pub why: String,
     pub since: Timestamp,
 }

@@ -26,11 +26,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Known, Timestamp};
 
+pub use crate::Secret;
 pub use bmc::{
     Bmc, CipherSuite, Endpoint, Expected, Mac, MacError, Pin, PinError, Privilege, RedfishAuth, Trust,
 };
 pub use error::{Advice, Fault, PowerError, shown};
-pub use secret::{Credential, CredentialError, Credentials, Secret};
+pub use secret::{Credential, CredentialError, Credentials};
 
 /// The drivers by the names that users write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

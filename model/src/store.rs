@@ -367,6 +367,12 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// The entry at `key` now. Linearizable: it sees every commit that was acknowledged before the call.
     async fn get(&self, key: &str) -> Result<Option<Entry>, StoreError>;
 
+    /// The entries at several keys, in their order. Each is as fresh as [`Store::get`] has it; an implementation may read
+    /// all of them at one moment, and callers may not rely on it.
+    async fn get_all(&self, keys: &[String]) -> Result<Vec<Option<Entry>>, StoreError> {
+        futures::future::try_join_all(keys.iter().map(|key| self.get(key))).await
+    }
+
     /// A run of keys, at one revision. Linearizable when [`List::at`] is `None`.
     async fn list(&self, list: List) -> Result<Page, StoreError>;
 

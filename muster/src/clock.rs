@@ -32,6 +32,10 @@ impl Clock for SystemClock {
         self.started.elapsed().into()
     }
 
+    fn precise(&self) -> std::time::Duration {
+        self.started.elapsed()
+    }
+
     #[allow(clippy::disallowed_methods, reason = "this is the rim where time comes in")]
     async fn sleep(&self, length: Duration) {
         tokio::time::sleep(length.as_std()).await;

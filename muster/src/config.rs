@@ -32,7 +32,7 @@ pub(crate) struct View {
 #[derive(Debug, Clone, Parser)]
 pub(crate) struct Sources {
     /// Settings file (YAML)
-    #[arg(long, env = "MUSTER_CONFIG")]
+    #[arg(long, env = "MUSTER_SERVER_CONFIG")]
     config: Option<PathBuf>,
     /// Address and port to serve on
     #[arg(long)]
@@ -52,6 +52,9 @@ pub(crate) struct Sources {
     /// Key of that certificate (PEM file)
     #[arg(long)]
     tls_key: Option<String>,
+    /// Blocks of addresses that BMCs may have, like 10.20.0.0/16
+    #[arg(long, value_name = "CIDR,…")]
+    bmc_allow: Option<String>,
     /// Any setting, by its path: --set limits.watches=100
     #[arg(long, value_name = "PATH=VALUE")]
     set: Vec<String>,
@@ -68,6 +71,7 @@ impl Sources {
             ("auth.mode", "--auth-mode", &self.auth_mode),
             ("tls.certificate", "--tls-certificate", &self.tls_certificate),
             ("tls.key", "--tls-key", &self.tls_key),
+            ("bmc.allow", "--bmc-allow", &self.bmc_allow),
         ];
         let mut flags: Vec<(String, String, String)> = named
             .into_iter()
@@ -155,7 +159,7 @@ const SETTINGS: &[Known] = &[
         "",
         "authority of client certificates, for mtls and trusted-proxy (PEM file)",
     ),
-    known("auth.mode", "dev", "dev, token, mtls, trusted-proxy or oidc"),
+    known("auth.mode", "dev", "dev, token, mtls, trusted-proxy, oidc or k8s"),
     known("auth.bindings", "[]", "list of {user or group, project, role}"),
     known("auth.tokens", "[]", "list of {user, sha256}, for token mode"),
     known("auth.proxies", "[]", "names in the certificates of trusted proxies"),
@@ -166,16 +170,53 @@ const SETTINGS: &[Known] = &[
     known("auth.oidc.keys", "", "URL of the issuer's keys, when discovery should not be used"),
     known("auth.oidc.user-claim", "email", "claim that names the user"),
     known("auth.oidc.groups-claim", "groups", "claim that lists the user's groups"),
+    known(
+        "auth.k8s.kubeconfig",
+        "",
+        "cluster that judges tokens; the one that the server runs in when empty",
+    ),
+    known("auth.k8s.context", "", "context of that kubeconfig; its current one when empty"),
+    known("auth.k8s.audiences", "[\"muster\"]", "audiences of which a token must carry one; any when empty"),
     Known {
         path: "controller-token",
         default: "",
         shown: Shown::Secret,
         help: "bearer token with the controller role; dev mode makes one",
     },
+    known(
+        "prometheus.url",
+        "",
+        "Prometheus that answers triggers; without it the one in /baremetal/global/config",
+    ),
+    known("prometheus.token-file", "", "file that holds a bearer token for Prometheus, read at every query"),
+    known("prometheus.user", "", "user name for Prometheus"),
+    known("prometheus.password-file", "", "file that holds the password for Prometheus, read at every query"),
+    known("prometheus.ca", "", "authority of Prometheus' certificate (PEM file); else the system's"),
+    known("prometheus.timeout", "10s", "how long a query may take"),
+    known(
+        "lead",
+        "true",
+        "whether this process may lead, that is plan and switch machines; false serves the API only",
+    ),
     known("limits.body-bytes", "1048576", "largest request body"),
     known("limits.requests-per-second", "50000", "sustained requests of one identity; 0 for no limit"),
+    known("limits.header-timeout", "10s", "time in which a request's head must have arrived"),
+    known("limits.body-timeout", "30s", "time in which a request's body must have arrived"),
     known("limits.watches", "5000", "watches open at once"),
     known("limits.watches-per-identity", "2000", "watches of one identity open at once"),
+    known(
+        "credentials.key-file",
+        "",
+        "file of the key that credentials are encrypted with; made in the data directory unless set",
+    ),
+    known(
+        "bmc.allow",
+        "",
+        "blocks of addresses that BMCs may have, like 10.20.0.0/16,fd00::/8; none without it",
+    ),
+    known("bmc.plain-http", "false", "whether BMCs may be called without TLS"),
+    known("hosts.time-factor", "1", "divides every time limit and pause of the host loop, for trials"),
+    known("metrics.hosts", "false", "whether /metrics/hosts serves series for every host"),
     known("status.lease", "5m", "a controller that is silent for longer is unknown, unless it asks for more"),
     known("audit.rotate-bytes", "67108864", "size at which the audit log begins a new file"),
     known("audit.keep-files", "0", "closed audit files that are kept; 0 keeps all"),
@@ -186,7 +227,7 @@ const SETTINGS: &[Known] = &[
 /// Variables that start like ours but are not settings of the server.
 const FOREIGN: [&str; 11] = [
     "MUSTER_CACHE",
-    "MUSTER_CONFIG",
+    "MUSTER_SERVER_CONFIG",
     // The command line's.
     "MUSTER_SERVER",
     "MUSTER_CONTEXT",
@@ -371,7 +412,7 @@ const CONFIGURATION_TAIL: &str = "
 ## Values
 
 * **Durations** are written like `90s`, `5m` or `1h30m`.
-* **`auth.tokens`**: `sha256` is the digest of the token, made with `printf %s \"$token\" | sha256sum`.
+* **`auth.tokens`**: `sha256` is the digest of the token; `muster config token --user NAME` makes both.
 * **`auth.bindings`**: `user` or `group`; `project` (left out or `*`: all projects); `role`, one of `viewer`, `operator`,
   `admin`, `controller`, `auditor`; `controller_name` ties a controller to one name. See [sign in](../how-to/sign-in.md).
 * **`controller-token`** is a secret: set it by `MUSTER_CONTROLLER_TOKEN` or in a file that only the server can read.

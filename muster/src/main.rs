@@ -1,9 +1,11 @@
 //! Muster: one binary that serves, and the command line that talks to it.
 
-mod audit;
+mod bench;
 mod cli;
 mod clock;
 mod config;
+mod emulate;
+mod limits;
 mod logs;
 mod output;
 mod serve;
@@ -24,9 +26,10 @@ struct Cli {
 enum Command {
     /// Serve the API
     Serve(serve::Args),
-    /// Read and verify the audit log
-    Audit(audit::Args),
     Simulate(Box<simulate::Args>),
+    /// Measure Muster on this machine, against its bars
+    Bench(bench::Args),
+    Emulate(emulate::Args),
     #[command(flatten)]
     Client(cli::Command),
 }
@@ -37,10 +40,11 @@ fn main() -> ExitCode {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let result = match Cli::parse_from(cli::reorder(std::env::args_os())).command {
         Command::Serve(args) => serve::main(args),
-        Command::Audit(args) => audit::main(&args),
         Command::Simulate(args) => {
             Ok(simulate::run(&args, &mut std::io::stdout().lock(), &mut std::io::stderr().lock()).into())
         }
+        Command::Bench(args) => bench::main(&args),
+        Command::Emulate(args) => emulate::main(&args),
         Command::Client(command) => client(command),
     };
     match result {

@@ -87,6 +87,22 @@ pub(crate) struct Args {
     output: Output,
 }
 
+impl Args {
+    /// Whether nothing is asked beside the plan itself.
+    fn asks_nothing(&self) -> bool {
+        self.explain.is_empty()
+            && self.pools.is_empty()
+            && self.add.is_none()
+            && self.add_from.is_none()
+            && self.remove.is_empty()
+            && self.fail.is_empty()
+            && self.set.is_empty()
+            && !self.consolidate
+            && self.buy.is_none()
+            && self.svg.is_none()
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Output {
     Text,
@@ -115,12 +131,12 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write, err: &mut dyn Write) -> u8 {
 fn answer(args: &Args) -> Result<String, Failed> {
     if let Some(path) = &args.scenario
         && args.output == Output::Json
-        && args.explain.is_empty()
+        && args.asks_nothing()
     {
         return scenario_report(path);
     }
     let loaded = if let Some(path) = &args.scenario {
-        simulate::Loaded { snapshot: scenario_snapshot(path)?.1, ..simulate::Loaded::default() }
+        simulate::Loaded::from_snapshot(scenario_snapshot(&read(path)?)?.1)
     } else {
         let sources: Result<Vec<Source>, Failed> = args.files.iter().map(read).collect();
         simulate::load(&sources?, args.now)
@@ -187,8 +203,7 @@ fn read(path: &PathBuf) -> Result<Source, Failed> {
     }
 }
 
-fn scenario_snapshot(path: &PathBuf) -> Result<(String, muster_engine::Snapshot), Failed> {
-    let source = read(path)?;
+fn scenario_snapshot(source: &Source) -> Result<(String, muster_engine::Snapshot), Failed> {
     let failed = |error: scenario::ScenarioError| {
         let cause = std::error::Error::source(&error).map_or_else(String::new, |cause| format!(": {cause}"));
         Failed(FAILURE, format!("{}: {error}{cause}", source.name))
@@ -202,11 +217,9 @@ fn scenario_snapshot(path: &PathBuf) -> Result<(String, muster_engine::Snapshot)
 #[allow(clippy::disallowed_methods, reason = "the report states how long the solve took: this is the rim")]
 fn scenario_report(path: &PathBuf) -> Result<String, Failed> {
     let source = read(path)?;
-    let (name, _) = scenario_snapshot(path)?;
     let (wall, processor) = (Instant::now(), processor_millis());
     // Reading and expanding are part of the time.
-    let snapshot =
-        scenario::load(source.text.as_bytes()).map_err(|error| Failed(FAILURE, error.to_string()))?;
+    let (name, snapshot) = scenario_snapshot(&source)?;
     let decision = muster_engine::plan::scale_up(&snapshot);
     let measured = scenario::Measured {
         solve_ms: wall.elapsed().as_secs_f64() * 1000.0,

@@ -6,12 +6,24 @@
 mod bodies;
 #[path = "api/faults.rs"]
 mod faults;
+#[path = "api/foreign.rs"]
+mod foreign;
+#[path = "api/guide.rs"]
+mod guide;
 #[path = "api/harness.rs"]
 mod harness;
+#[path = "api/hosts.rs"]
+mod hosts;
+#[path = "api/limits.rs"]
+mod limits;
 #[path = "api/lists.rs"]
 mod lists;
+#[path = "api/metrics.rs"]
+mod metrics;
 #[path = "api/seed.rs"]
 mod seed;
+#[path = "api/service.rs"]
+mod service;
 #[path = "api/status.rs"]
 mod status;
 #[path = "api/writes.rs"]

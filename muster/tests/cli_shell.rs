@@ -142,6 +142,15 @@ fn ops_u20_doctor_names_what_is_wrong() {
         "bad.yaml",
         "correct the file",
     );
+    // A pool whose controller gave up.
+    let fatal = r#"{"controller_name":"k","observed_generation":1,"conditions":[{"type":"Available","status":"False"}],"last_error":{"errorType":"Fatal","message":"no quota"}}"#;
+    let path = format!("/api/v1/nodepools/{}/status", server.id("web"));
+    assert_eq!(server.http("PUT", &path, Some(cli_support::CONTROLLER_TOKEN), fatal).0, 200);
+    let report: Value = serde_json::from_str(&doctor(&[]).out).unwrap();
+    let sick =
+        report["checks"].as_array().unwrap().iter().find(|check| check["result"] == "warning").unwrap();
+    assert_eq!((&sick["id"], &sick["object"]), (&Value::from("pools"), &Value::from("nodepool prod/web")));
+    assert!(sick["remedy"].as_str().unwrap().contains("muster describe pool prod/web"), "{sick}");
     let short = server.run(&["doctor", "-o", "short", "--server", "http://127.0.0.1:1"]);
     assert!(short.out.contains("failed") && !short.out.contains(" ok "), "{}", short.out);
     assert_eq!(server.run(&["version", "--client"]).ok().lines().count(), 1);
@@ -174,7 +183,7 @@ fn a_store_travels_by_export_and_import() {
     let run = |args: &[&str]| Ran::of(clean(Command::new(MUSTER), home.path()).args(args).output().unwrap());
     let file = home.path().join("all.jsonl");
     let file = file.to_str().unwrap();
-    run(&["store", "stats", "--data-dir", &data]).failed(1, "store"); // the server holds it
+    run(&["store", "stats", "--data-dir", &data]).failed(4, "store"); // the server holds it
     let kept = server.stop();
     run(&["store", "export", file, "--data-dir", &data]).ok();
     assert!(run(&["store", "verify", file]).ok().contains("whole"));

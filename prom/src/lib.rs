@@ -23,32 +23,23 @@ use muster_model::{
 pub use client::{Auth, Client, Settings, SettingsError};
 use judge::Window;
 
-/// How long an answer is used again. Scrapes are rarely closer together than this.
-const REFRESH: Duration = Duration::from_secs(15);
-/// How soon a question without an answer is asked again.
-const RETRY: Duration = Duration::from_secs(5);
-/// More distinct triggers than this are answered without being remembered.
+/// Outages of more distinct triggers than this have no remembered beginning.
 const MAX_REMEMBERED: usize = 10_000;
 
-/// Answers triggers, each at most once in 15 s.
+/// Answers triggers. How often it is asked is up to the caller.
 #[derive(Debug)]
 pub struct Prometheus {
     client: Client,
-    last: Mutex<HashMap<String, Answered>>,
-}
-
-#[derive(Debug, Clone)]
-struct Answered {
-    at: Timestamp,
-    finding: Known<Finding>,
+    /// Since when a trigger has had no answer.
+    silent: Mutex<HashMap<String, Timestamp>>,
 }
 
 impl Prometheus {
     pub fn new(settings: Settings) -> Result<Self, SettingsError> {
-        Ok(Self { client: Client::new(settings)?, last: Mutex::default() })
+        Ok(Self { client: Client::new(settings)?, silent: Mutex::default() })
     }
 
-    /// Asks the server, whatever is remembered.
+    /// Asks the server once.
     pub async fn ask(&self, trigger: &Trigger, now: Timestamp) -> Known<Finding> {
         match self.look(trigger).await {
             Ok(finding) => Known::Value { value: finding, at: now },
@@ -80,28 +71,18 @@ impl Prometheus {
         judge::range(trigger, &window, &range)
     }
 
-    fn remembered(&self, key: &str, now: Timestamp) -> Option<Known<Finding>> {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let answered = last.get(key)?;
-        let good_for = if answered.finding.value().is_some() { REFRESH } else { RETRY };
-        // A clock that went back makes nothing older than it is.
-        let fresh = answered.at <= now && now.since(answered.at) < good_for;
-        fresh.then(|| answered.finding.clone())
-    }
-
     /// Keeps the time since when nothing is known over repeated failures.
-    fn remember(&self, key: String, mut finding: Known<Finding>, now: Timestamp) -> Known<Finding> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Known::Unknown { since, .. } = &mut finding
-            && let Some(Answered { finding: Known::Unknown { since: first, .. }, .. }) = last.get(&key)
-        {
-            *since = (*first).min(*since);
-        }
-        if last.len() >= MAX_REMEMBERED && !last.contains_key(&key) {
-            last.retain(|_, answered| now.since(answered.at) < REFRESH);
-        }
-        if last.len() < MAX_REMEMBERED || last.contains_key(&key) {
-            last.insert(key, Answered { at: now, finding: finding.clone() });
+    fn dated(&self, key: String, mut finding: Known<Finding>) -> Known<Finding> {
+        let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut finding {
+            Known::Value { .. } => drop(silent.remove(&key)),
+            Known::Unknown { since, .. } => {
+                if let Some(first) = silent.get(&key) {
+                    *since = (*first).min(*since);
+                } else if silent.len() < MAX_REMEMBERED {
+                    silent.insert(key, *since);
+                }
+            }
         }
         finding
     }
@@ -113,10 +94,7 @@ impl Triggers for Prometheus {
         let Ok(key) = serde_json::to_string(trigger) else {
             return Known::Unknown { why: "its threshold is not a number".into(), since: now };
         };
-        if let Some(finding) = self.remembered(&key, now) {
-            return finding;
-        }
         let finding = self.ask(trigger, now).await;
-        self.remember(key, finding, now)
+        self.dated(key, finding)
     }
 }

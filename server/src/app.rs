@@ -2,11 +2,18 @@
 
 use std::sync::Arc;
 
-use muster_control::{audit::AuditLog, registry::Registry};
+use muster_control::{
+    audit::AuditLog,
+    explain::Explain,
+    inventory::{Inventory, Prober, Vault},
+    registry::Registry,
+};
 use muster_model::Clock;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    example::Example,
+    export::Exporter,
     identity::Authenticator,
     limits::{Limits, RateLimit, WatchSlots},
     metrics::Metrics,
@@ -16,6 +23,12 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct App {
     pub registry: Arc<Registry>,
+    pub inventory: Arc<Inventory>,
+    pub vault: Arc<Vault>,
+    /// Asks BMCs what they are.
+    pub prober: Arc<dyn Prober>,
+    /// The planners' live state and the journal.
+    pub explain: Explain,
     pub identity: Arc<Authenticator>,
     pub audit: Arc<AuditLog>,
     pub metrics: Arc<Metrics>,
@@ -23,6 +36,10 @@ pub struct App {
     pub limits: Limits,
     pub rate: Arc<RateLimit>,
     pub watches: Arc<WatchSlots>,
+    /// Writes the whole store out; absent where there is nothing to write.
+    pub exporter: Option<Arc<dyn Exporter>>,
+    /// The user guide's cluster and pool, when they were asked for.
+    pub example: Option<Example>,
     /// Cancelled when the server is asked to stop; watches end then.
     pub stop: CancellationToken,
 }

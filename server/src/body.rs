@@ -1,13 +1,12 @@
 //! Request bodies: their type, their size, the time they may take.
 
-use std::time::Duration;
-
 use axum::{
     body::Body,
     http::{HeaderMap, header},
 };
 use bytes::Bytes;
 use futures::StreamExt;
+use muster_model::Duration;
 use tokio::time::timeout;
 
 use crate::{
@@ -15,8 +14,6 @@ use crate::{
     identity::single_header,
 };
 
-/// A body must have arrived within this time.
-const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// After a body turned out too large this much more is read and dropped, so that the sender gets to read
 /// the answer instead of a reset connection.
 const DRAIN_BYTES: usize = 64 << 20;
@@ -27,18 +24,44 @@ pub enum Accepts {
     Json,
     /// JSON merge patch, also under the plain name.
     MergePatch,
+    /// JSON, YAML or CSV.
+    Table,
 }
 
-/// The body of a request, at most `limit` bytes of it.
+/// What a body of [`Accepts::Table`] is written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContentKind {
+    Json,
+    Yaml,
+    Csv,
+}
+
+const YAML: [&str; 4] = ["application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"];
+
+impl ContentKind {
+    /// By the request's content type, which was checked before.
+    pub fn of(headers: &HeaderMap) -> Self {
+        let sent = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+        let essence = sent.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
+        match essence.as_str() {
+            "text/csv" => Self::Csv,
+            yaml if YAML.contains(&yaml) => Self::Yaml,
+            _ => Self::Json,
+        }
+    }
+}
+
+/// The body of a request, at most `limit` bytes of it, and all of it within `time`.
 pub async fn read(
     headers: &HeaderMap,
     body: Body,
     accepts: Accepts,
     limit: usize,
+    time: Duration,
 ) -> Result<Bytes, ApiError> {
-    let result = match timeout(READ_TIMEOUT, collect(headers, body, limit)).await {
+    let result = match timeout(time.as_std(), collect(headers, body, limit)).await {
         Ok(result) => result?,
-        Err(_) => return Err(ApiError::invalid("", "the body did not arrive within 30 s")),
+        Err(_) => return Err(ApiError::invalid("", format!("the body did not arrive within {time}"))),
     };
     check_type(headers, accepts)?;
     Ok(result)
@@ -52,7 +75,8 @@ fn check_type(headers: &HeaderMap, accepts: Accepts) -> Result<(), ApiError> {
         name.trim().eq_ignore_ascii_case("charset").then(|| value.trim().trim_matches('"'))
     });
     let known = essence.eq_ignore_ascii_case("application/json")
-        || accepts == Accepts::MergePatch && essence.eq_ignore_ascii_case("application/merge-patch+json");
+        || accepts == Accepts::MergePatch && essence.eq_ignore_ascii_case("application/merge-patch+json")
+        || accepts == Accepts::Table && ContentKind::of(headers) != ContentKind::Json;
     if known && charset.is_none_or(|charset| charset.eq_ignore_ascii_case("utf-8")) {
         return Ok(());
     }
@@ -60,6 +84,7 @@ fn check_type(headers: &HeaderMap, accepts: Accepts) -> Result<(), ApiError> {
     let wanted = match accepts {
         Accepts::Json => "application/json",
         Accepts::MergePatch => "application/merge-patch+json or application/json",
+        Accepts::Table => "application/json, application/yaml or text/csv",
     };
     Err(ApiError::new(Code::UnsupportedMediaType, "Unsupported media type")
         .details(format!("send the body as {wanted} in UTF-8; Content-Type was {found}")))

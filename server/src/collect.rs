@@ -3,7 +3,10 @@
 use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
-use muster_control::registry::{Kind, Registry, Summary};
+use muster_control::{
+    planner::Board,
+    registry::{Kind, Registry, Summary},
+};
 use muster_model::{
     Clock,
     store::{Committed, Entry, List, Page, Revision, Store, StoreError, StoreStats, Txn, WatchStream},
@@ -11,7 +14,7 @@ use muster_model::{
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric},
-    metrics::{MetricType, gauge::ConstGauge},
+    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
 };
 
 use crate::metrics::{Metrics, OperationLabels, StoreLabels};
@@ -34,13 +37,10 @@ impl MeteredStore {
         operation: &'static str,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let started = self.clock.monotonic();
+        let started = self.clock.precise();
         let result = call.await;
-        let took = self.clock.monotonic().saturating_sub(started);
-        self.metrics
-            .store_seconds
-            .get_or_create(&OperationLabels { operation })
-            .observe(took.as_std().as_secs_f64());
+        let took = self.clock.precise().saturating_sub(started);
+        self.metrics.store_seconds.get_or_create(&OperationLabels { operation }).observe(took.as_secs_f64());
         let outcome = result.as_ref().err().map_or("ok", StoreError::code);
         self.metrics.store_requests.get_or_create(&StoreLabels { operation, outcome }).inc();
         result
@@ -51,6 +51,10 @@ impl MeteredStore {
 impl Store for MeteredStore {
     async fn get(&self, key: &str) -> Result<Option<Entry>, StoreError> {
         self.measured("get", self.inner.get(key)).await
+    }
+
+    async fn get_all(&self, keys: &[String]) -> Result<Vec<Option<Entry>>, StoreError> {
+        self.measured("get_all", self.inner.get_all(keys)).await
     }
 
     async fn list(&self, list: List) -> Result<Page, StoreError> {
@@ -158,10 +162,69 @@ impl Collector for PoolCollector {
             let family = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;
             gauge.encode(family)
         };
+        let frozen = u64::from(!self.registry.freeze().may_act());
+        count(
+            &mut encoder,
+            "frozen",
+            "1 while nothing may act: frozen by people, or restored and not observed since",
+            frozen,
+        )?;
         count(&mut encoder, "clusters", "Clusters that are registered", clusters)?;
         count(&mut encoder, "nodepools", "Pools that are registered", total)?;
         let left_out = total.saturating_sub(pools.len() as u64);
         count(&mut encoder, "nodepools_without_series", "Pools left out of the series above", left_out)?;
+        Ok(())
+    }
+}
+
+/// Clusters whose planners get a series of their own.
+const MAX_PLANNERS: usize = 100;
+
+/// How the planners of this process fare.
+pub struct PlannerCollector {
+    board: Arc<Board>,
+}
+
+impl fmt::Debug for PlannerCollector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PlannerCollector")
+    }
+}
+
+impl PlannerCollector {
+    pub fn new(board: Arc<Board>) -> Self {
+        Self { board }
+    }
+}
+
+impl Collector for PlannerCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        use std::sync::atomic::Ordering::Relaxed;
+        let counters = &self.board.counters;
+        for (name, help, counter) in [
+            ("planner_turns", "Looks that planners have taken", &counters.turns),
+            ("planner_decisions", "Decisions that were journaled", &counters.decisions),
+            (
+                "planner_audit_findings",
+                "Faults that the audit found in plans; each is a bug",
+                &counters.findings,
+            ),
+            ("planner_void_decisions", "Decisions that the world overtook", &counters.void),
+            ("planner_errors", "Looks that failed", &counters.errors),
+        ] {
+            let counter = ConstCounter::new(counter.load(Relaxed));
+            let family = encoder.encode_descriptor(name, help, None, counter.metric_type())?;
+            counter.encode(family)?;
+        }
+        let planners = self.board.all();
+        let help = "When the planner of a cluster last looked";
+        let mut family =
+            encoder.encode_descriptor("planner_last_turn_seconds", help, None, MetricType::Gauge)?;
+        for live in planners.iter().take(MAX_PLANNERS) {
+            let gauge = ConstGauge::new(live.turn_at.millis() / 1000);
+            let labels = [("project", live.project.as_str()), ("cluster", live.cluster_name.as_str())];
+            gauge.encode(family.encode_family(&labels.as_slice())?)?;
+        }
         Ok(())
     }
 }

@@ -30,7 +30,7 @@ pub struct RequestId(pub Arc<str>);
 
 /// Runs around everything, matched or not.
 pub async fn outer(State(app): State<App>, mut request: Request, next: Next) -> Response {
-    let started = app.clock.monotonic();
+    let started = app.clock.precise();
     let id = request_id(request.headers());
     let method = method_name(request.method());
     let head = request.method() == Method::HEAD;
@@ -53,16 +53,14 @@ pub async fn outer(State(app): State<App>, mut request: Request, next: Next) -> 
         ApiError::internal().into_response()
     });
     let response = finish(response, &id, head);
-    let took = app.clock.monotonic().saturating_sub(started);
+    let took = app.clock.precise().saturating_sub(started);
     let status = response.status();
-    #[expect(clippy::cast_precision_loss, reason = "a request never takes 2^53 ms")]
-    let seconds = took.millis() as f64 / 1000.0;
-    app.metrics.request_seconds.get_or_create(&RouteLabels { method, route }).observe(seconds);
+    app.metrics.request_seconds.get_or_create(&RouteLabels { method, route }).observe(took.as_secs_f64());
     app.metrics.requests.get_or_create(&RequestLabels { method, route, code: status.as_u16() }).inc();
     if status.is_server_error() {
-        tracing::warn!(request_id = %id, method, path, status = status.as_u16(), ms = took.millis(), "answered");
+        tracing::warn!(request_id = %id, method, path, status = status.as_u16(), ms = took.as_secs_f64() * 1_000.0, "answered");
     } else {
-        tracing::debug!(request_id = %id, method, path, status = status.as_u16(), ms = took.millis(), "answered");
+        tracing::debug!(request_id = %id, method, path, status = status.as_u16(), ms = took.as_secs_f64() * 1_000.0, "answered");
     }
     response
 }
@@ -76,7 +74,7 @@ pub async fn authenticated(State(app): State<App>, mut request: Request, next: N
         };
         match app.identity.authenticate(request.headers(), &peer).await {
             Ok(caller) => caller,
-            Err(error) => return drain(request, error).await,
+            Err(error) => return drain(&app, request, error).await,
         }
     };
     if let Err(wait) = app.rate.take(&caller.name, app.clock.monotonic()) {
@@ -85,16 +83,18 @@ pub async fn authenticated(State(app): State<App>, mut request: Request, next: N
         let error = ApiError::new(Code::RateLimited, "Too many requests")
             .details(format!("this identity may send {} a second", app.limits.requests_per_second))
             .header(header::RETRY_AFTER, &seconds.to_string());
-        return drain(request, error).await;
+        return drain(&app, request, error).await;
     }
     request.extensions_mut().insert::<Arc<Caller>>(Arc::new(caller));
     next.run(request).await
 }
 
 /// Answers without a handler. A small body is read first, so that the connection can be used again.
-async fn drain(request: Request, error: ApiError) -> Response {
+async fn drain(app: &App, request: Request, error: ApiError) -> Response {
     const SMALL: usize = 64 * 1024;
-    let _ = axum::body::to_bytes(request.into_body(), SMALL).await;
+    let read = axum::body::to_bytes(request.into_body(), SMALL);
+    // Whoever is refused may not hold the connection any longer than others.
+    let _ = tokio::time::timeout(app.limits.body_timeout.as_std(), read).await;
     error.into_response()
 }
 

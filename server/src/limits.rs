@@ -21,6 +21,10 @@ pub struct Limits {
     pub watches: usize,
     /// Watches open at once of one identity.
     pub watches_per_identity: usize,
+    /// A client has this long to finish its request line and headers: a slow sender holds a connection no longer.
+    pub header_timeout: Duration,
+    /// A request's body must have arrived within this time.
+    pub body_timeout: Duration,
 }
 
 impl Default for Limits {
@@ -32,6 +36,10 @@ impl Default for Limits {
             requests_per_second: 50_000,
             watches: 5_000,
             watches_per_identity: 2_000,
+            // A modem sends 64 KiB of headers in this time.
+            header_timeout: Duration::from_secs(10),
+            // A 1 MiB body at 35 KiB a second.
+            body_timeout: Duration::from_secs(30),
         }
     }
 }

@@ -19,11 +19,11 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use crate::peer::{Peer, PeerCertificate};
+use crate::{
+    opening::Opening,
+    peer::{Peer, PeerCertificate},
+};
 
-/// A client has this long to finish its request line and headers; a slow sender holds a connection no
-/// longer than this.
-pub const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The TLS handshake must be done within this time.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Requests under way get this long to finish after a stop was asked for; watches are told to end.
@@ -35,17 +35,19 @@ const MAX_CONNECTIONS: usize = 10_000;
 /// When accepting fails (for example: no file descriptors left), wait this long before trying again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Serves `router` on `listener` until `stop` is cancelled, then drains.
+/// Serves `router` on `listener` until `stop` is cancelled, then drains. A request's head must arrive within
+/// `header_timeout`.
 pub async fn serve(
     listener: TcpListener,
     tls: Option<Arc<ServerConfig>>,
     router: Router,
+    header_timeout: Duration,
     stop: CancellationToken,
 ) -> io::Result<()> {
     let acceptor = tls.map(TlsAcceptor::from);
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let graceful = GracefulShutdown::new();
-    let builder = Arc::new(builder());
+    let builder = Arc::new(builder(header_timeout));
     loop {
         let slot = Arc::clone(&slots).acquire_owned().await.map_err(io::Error::other)?;
         let (stream, address) = tokio::select! {
@@ -66,9 +68,11 @@ pub async fn serve(
             let _slot = slot;
             let Some(acceptor) = acceptor else {
                 let peer = Peer { address, certificate: None };
+                let stream = Opening::new(stream, header_timeout);
                 return drive(&builder, stream, peer, router, watcher).await;
             };
             if let Some((stream, peer)) = handshake(&acceptor, stream, address).await {
+                let stream = Opening::new(stream, header_timeout);
                 drive(&builder, stream, peer, router, watcher).await;
             }
         });
@@ -80,12 +84,12 @@ pub async fn serve(
     Ok(())
 }
 
-fn builder() -> auto::Builder<TokioExecutor> {
+fn builder(header_timeout: Duration) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIMEOUT)
+        .header_read_timeout(header_timeout)
         .max_buf_size(HEADER_BYTES)
         .http2()
         .timer(TokioTimer::new())

@@ -13,7 +13,6 @@ use prometheus_client::{
         family::{Family, MetricConstructor},
         gauge::Gauge,
         histogram::Histogram,
-        info::Info,
     },
     registry::Registry,
 };
@@ -59,6 +58,8 @@ pub struct OperationLabels {
 /// Counters and gauges that the service keeps while it runs.
 pub struct Metrics {
     registry: Mutex<Registry>,
+    /// Series of every host, served apart and only where somebody wants them.
+    hosts: Mutex<Option<Registry>>,
     pub requests: Family<RequestLabels, Counter>,
     pub request_seconds: Family<RouteLabels, Histogram, Latency>,
     pub in_flight: Gauge,
@@ -109,10 +110,13 @@ impl Metrics {
             "Requests refused because their identity sent too many",
             rate_limited.clone(),
         );
-        let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
-        registry.register("build", "Version that runs", build);
+        // A gauge, as Prometheus itself does it: its text format knows no type `info`.
+        let build: Family<[(&'static str, &'static str); 1], Gauge> = Family::default();
+        build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
+        registry.register("build_info", "Version that runs", build);
         Arc::new(Self {
             registry: Mutex::new(registry),
+            hosts: Mutex::default(),
             requests,
             request_seconds,
             in_flight,
@@ -128,6 +132,20 @@ impl Metrics {
     /// Adds what is read from elsewhere at the moment of a scrape.
     pub fn register(&self, collector: Box<dyn Collector>) {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner).register_collector(collector);
+    }
+
+    /// Serves series of every host from now on.
+    pub fn register_hosts(&self, collector: Box<dyn Collector>) {
+        let mut registry = Registry::default();
+        registry.register_collector(collector);
+        *self.hosts.lock().unwrap_or_else(PoisonError::into_inner) = Some(registry);
+    }
+
+    /// The series of every host; `None` where nobody asked for them.
+    pub fn render_hosts(&self) -> Option<Result<String, fmt::Error>> {
+        let registry = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut text = String::new();
+        Some(encode(&mut text, registry.as_ref()?).map(|()| text))
     }
 
     /// The text that is scraped.

@@ -3,40 +3,143 @@
 use axum::{
     Router,
     middleware::from_fn_with_state,
-    routing::{get, post},
+    routing::{delete, get, post},
 };
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::{
-    api::{clusters, operations, pools, probes, status},
+    api::{
+        audit, boot, clusters, credentials, decisions, explain, export, freeze, host_actions, host_bulk,
+        hosts, inventory, named, operations, pools, probes, status,
+    },
     app::App,
     frame, openapi,
 };
 
 /// Every path that is served, as metrics label them.
-pub const PATHS: [&str; 17] = [
+pub const PATHS: [&str; 56] = [
     "/health",
     "/livez",
     "/readyz",
     "/metrics",
+    "/metrics/hosts",
     "/openapi.json",
     "/api/v1/whoami",
     "/api/v1/clusters",
     "/api/v1/clusters/{cluster_id}",
     "/api/v1/clusters/{cluster_id}/status",
+    "/api/v1/clusters/{cluster_id}/status/{controller_name}",
     "/api/v1/clusters/{cluster_id}/nodepools",
     "/api/v1/nodepools",
     "/api/v1/nodepools/{id}",
     "/api/v1/nodepools/{id}/status",
+    "/api/v1/nodepools/{id}/status/{controller_name}",
     "/api/v1/nodepools/{id}/scale",
     "/api/v1/operations",
     "/api/v1/operations/{id}",
+    "/api/v1/operations/{id}/cancel",
+    "/api/v1/hosts",
+    "/api/v1/hosts/bulk",
+    "/api/v1/hosts/export",
+    "/api/v1/hosts/{name}",
+    "/api/v1/hosts/{name}/events",
+    "/api/v1/hosts/{name}/hold",
+    "/api/v1/hosts/{name}/release",
+    "/api/v1/hosts/{name}/maintenance",
+    "/api/v1/hosts/{name}/acknowledge",
+    "/api/v1/hosts/{name}/label",
+    "/api/v1/hosts/{name}/power",
+    "/api/v1/hosts/{name}/boot",
+    "/api/v1/hosts/{name}/boot-token",
+    "/api/v1/inventory",
+    "/api/v1/discover",
+    "/api/v1/racks",
+    "/api/v1/racks/{name}",
+    "/api/v1/boot-profiles",
+    "/api/v1/boot-profiles/{name}",
+    "/api/v1/credentials",
+    "/api/v1/credentials/{name}",
+    "/api/v1/credentials/{name}/rotate",
+    "/api/v1/decisions",
+    "/api/v1/decisions/{id}",
+    "/api/v1/decisions/{id}/replay",
+    "/api/v1/decisions/{id}/compare",
+    "/api/v1/explain/pod/{namespace}/{name}",
+    "/api/v1/explain/node/{name}",
+    "/api/v1/explain/host/{name}",
+    "/api/v1/explain/pool/{id}",
+    "/api/v1/explain/decision/{id}",
+    "/api/v1/freeze",
+    "/api/v1/audit",
+    "/api/v1/audit/verify",
+    "/api/v1/store/export",
     "/docs",
 ];
 
+/// The noun that the seed uses for hosts; every path under it leads to the same handlers.
+const HOSTS_ALIAS: &str = "/api/v1/baremetalnodes";
+
 /// A matched path as a label: one of ours, or `other`.
 pub fn known_route(path: &str) -> &'static str {
+    let alias = path.strip_prefix(HOSTS_ALIAS).map(|rest| format!("/api/v1/hosts{rest}"));
+    let path = alias.as_deref().unwrap_or(path);
     PATHS.iter().find(|known| **known == path).copied().unwrap_or("other")
+}
+
+/// The paths of hosts under one noun.
+fn host_routes(root: &str) -> Router<App> {
+    let at = |rest: &str| format!("{root}{rest}");
+    Router::new()
+        .route(root, get(hosts::list).post(hosts::create))
+        .route(&at("/bulk"), post(host_bulk::register))
+        .route(&at("/export"), get(host_bulk::export))
+        .route(&at("/{name}"), get(hosts::read).put(hosts::replace).patch(hosts::patch).delete(hosts::delete))
+        .route(&at("/{name}/events"), get(host_actions::events))
+        .route(&at("/{name}/hold"), post(host_actions::hold))
+        .route(&at("/{name}/release"), post(host_actions::release))
+        .route(&at("/{name}/maintenance"), post(host_actions::maintenance))
+        .route(&at("/{name}/acknowledge"), post(host_actions::acknowledge))
+        .route(&at("/{name}/label"), post(host_actions::label))
+        .route(&at("/{name}/power"), post(host_actions::power))
+        .route(&at("/{name}/boot-token"), post(boot::make_token))
+}
+
+/// The rest of the inventory.
+fn inventory_routes() -> Router<App> {
+    Router::new()
+        .route("/api/v1/inventory", get(inventory::read))
+        .route("/api/v1/discover", post(inventory::discover))
+        .route("/api/v1/racks", get(named::racks::list).post(named::racks::create))
+        .route(
+            "/api/v1/racks/{name}",
+            get(named::racks::read)
+                .put(named::racks::replace)
+                .patch(named::racks::patch)
+                .delete(named::racks::delete),
+        )
+        .route("/api/v1/boot-profiles", get(named::profiles::list).post(named::profiles::create))
+        .route(
+            "/api/v1/boot-profiles/{name}",
+            get(named::profiles::read)
+                .put(named::profiles::replace)
+                .patch(named::profiles::patch)
+                .delete(named::profiles::delete),
+        )
+        .route("/api/v1/credentials", get(credentials::list).post(credentials::create))
+        .route(
+            "/api/v1/credentials/{name}",
+            get(credentials::read).put(credentials::rotate).delete(credentials::delete),
+        )
+        .route("/api/v1/credentials/{name}/rotate", post(credentials::rotate))
+}
+
+/// Boot progress: a host's own token is enough for it.
+fn boot_routes(app: &App) -> Router<App> {
+    let path = |root: &str| format!("{root}/{{name}}/boot");
+    Router::new()
+        .route(&path("/api/v1/hosts"), post(boot::report).get(boot::read))
+        .route(&path(HOSTS_ALIAS), post(boot::report).get(boot::read))
+        .route_layer(from_fn_with_state(app.clone(), boot::guard))
 }
 
 /// The whole service.
@@ -61,18 +164,47 @@ pub fn router(app: &App) -> Router {
         .route("/api/v1/nodepools/{id}/status", get(status::read_pool).put(status::report_pool))
         .route("/api/v1/nodepools/{id}/scale", post(operations::scale))
         .route("/api/v1/operations", get(operations::list))
-        .route("/api/v1/operations/{id}", get(operations::read));
-    let api = if app.identity.is_dev() { api } else { api.route("/metrics", get(probes::metrics)) };
+        .route("/api/v1/operations/{id}", get(operations::read))
+        .route("/api/v1/decisions", get(decisions::list))
+        .route("/api/v1/decisions/{id}", get(decisions::read))
+        .route("/api/v1/decisions/{id}/replay", get(decisions::again))
+        .route("/api/v1/decisions/{id}/compare", get(decisions::side_by_side))
+        .route("/api/v1/explain/pod/{namespace}/{name}", get(explain::pod))
+        .route("/api/v1/explain/node/{name}", get(explain::node))
+        .route("/api/v1/explain/host/{name}", get(explain::host))
+        .route("/api/v1/explain/pool/{id}", get(explain::pool))
+        .route("/api/v1/explain/decision/{id}", get(explain::decision))
+        .route("/api/v1/nodepools/{id}/status/{controller_name}", delete(status::forget_pool))
+        .route("/api/v1/clusters/{cluster_id}/status/{controller_name}", delete(status::forget_cluster))
+        .route("/api/v1/freeze", get(freeze::read).put(freeze::write))
+        .route("/api/v1/audit", get(audit::list))
+        .route("/api/v1/audit/verify", get(audit::check))
+        .route("/api/v1/store/export", get(export::export))
+        .route("/api/v1/operations/{id}/cancel", post(operations::cancel))
+        .merge(host_routes("/api/v1/hosts"))
+        .merge(host_routes(HOSTS_ALIAS))
+        .merge(inventory_routes());
+    let api = if app.identity.is_dev() {
+        api
+    } else {
+        api.route("/metrics", get(probes::metrics)).route("/metrics/hosts", get(probes::host_metrics))
+    };
     let api = api.route_layer(from_fn_with_state(app.clone(), frame::authenticated));
     let open = Router::new()
         .route("/health", get(probes::health))
         .route("/livez", get(probes::live))
         .route("/readyz", get(probes::ready))
         .route("/openapi.json", get(openapi::serve));
-    let open = if app.identity.is_dev() { open.route("/metrics", get(probes::open_metrics)) } else { open };
+    let open = if app.identity.is_dev() {
+        open.route("/metrics", get(probes::open_metrics))
+            .route("/metrics/hosts", get(probes::open_host_metrics))
+    } else {
+        open
+    };
     let docs: Router<App> = SwaggerUi::new("/docs").config(Config::from("/openapi.json")).into();
     Router::new()
         .merge(api)
+        .merge(boot_routes(app))
         .merge(open)
         .merge(docs)
         .layer(from_fn_with_state(app.clone(), frame::outer))

@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use muster_model::{
-    Clock, Duration, Timestamp,
+    Clock, Duration, Project, Timestamp,
     identity::{Resource, Role, Verb, allowed},
 };
 use muster_server::{
@@ -217,9 +217,13 @@ struct Judge;
 
 #[async_trait]
 impl TokenReview for Judge {
-    async fn review(&self, token: &str) -> Result<Option<Reviewed>, String> {
+    async fn review(&self, token: &str, project: Option<&Project>) -> Result<Option<Reviewed>, String> {
         match token {
-            "good" => Ok(Some(Reviewed { user: "alice@example.com".into(), groups: vec![] })),
+            "good" => Ok(Some(Reviewed {
+                user: "alice@example.com".into(),
+                projects: project.map(|one| (one.clone(), [Role::Operator].into())).into_iter().collect(),
+                ..Reviewed::default()
+            })),
             "bad" => Ok(None),
             _ => Err("nobody could be asked".into()),
         }
@@ -235,6 +239,9 @@ async fn ops_r18_an_outside_judge() {
         let sent = headers(&[("authorization", &format!("Bearer {token}"))]);
         check(token, auth.authenticate(&sent, &peer(None)).await, expected);
     }
+    let sent = headers(&[("authorization", "Bearer good"), ("x-muster-project", "judged")]);
+    let caller = auth.authenticate(&sent, &peer(None)).await.unwrap();
+    assert!(caller.identity.has(Role::Operator, &"judged".parse().unwrap()), "the judge's roles count");
 }
 
 /// An issuer of our own: one key at a time, published on loopback.

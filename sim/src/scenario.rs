@@ -1,12 +1,13 @@
 //! The planning problem file `muster-scenario/1`, and the report on it.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::Arc,
 };
 
 use muster_engine::{
     Snapshot,
+    explain::Explainer,
     plan::{Decision, Source, Target},
     snapshot::{self, Host, HostState, Member, Offering, Pool},
 };
@@ -26,6 +27,12 @@ const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
 const HOSTNAME: &str = "kubernetes.io/hostname";
 /// Pods per node where the file does not say.
 const DEFAULT_PODS: i64 = 110;
+/// More pods than any cluster runs; a typing error in `replicas` is not to fill the memory.
+const MOST_PODS: usize = 5_000_000;
+/// A price per hour beyond this is written by mistake; sums of prices within it do not overflow.
+const DEAREST: f64 = 1e6;
+/// Kinds of pods without a place that the report names.
+const MOST_ERRORS: usize = 50;
 const DEFAULT_ZONE: &str = "zone-1";
 const DEFAULT_CAPACITY_TYPE: &str = "on-demand";
 
@@ -37,6 +44,10 @@ pub enum ScenarioError {
     Format { found: String },
     #[error("{object} names template {template:?}, which the scenario does not define")]
     NoTemplate { object: String, template: String },
+    #[error("{kind} {name:?} is defined twice; names are unique in a scenario")]
+    Twice { kind: &'static str, name: String },
+    #[error("the scenario describes more than {most} pods")]
+    TooManyPods { most: usize },
     #[error("pod {pod} runs on node {node:?}, which the scenario does not define")]
     NoNode { pod: String, node: String },
 }
@@ -145,6 +156,7 @@ pub fn read(bytes: &[u8]) -> Result<Scenario, ScenarioError> {
 impl Scenario {
     /// The snapshot that the scenario describes, `replicas` expanded.
     pub fn snapshot(&self) -> Result<Snapshot, ScenarioError> {
+        self.check_names()?;
         let fallback = [PoolEntry { name: "default".into(), ..PoolEntry::default() }];
         let pools = if self.pools.is_empty() { &fallback[..] } else { &self.pools[..] };
         let templates: BTreeMap<&str, &Template> = self.templates.iter().map(|t| (&*t.name, t)).collect();
@@ -167,7 +179,8 @@ impl Scenario {
             snapshot.pools.push(entry.pool(&used));
         }
         for entry in &self.nodes {
-            let node = node(entry, &templates)?;
+            let own = pools.iter().find(|pool| Some(&pool.name) == entry.pool.as_ref());
+            let node = node(entry, own, &templates)?;
             let member = Member {
                 pool: entry.pool.as_deref().unwrap_or(&pools[0].name).into(),
                 template: entry.template.as_deref().unwrap_or("").into(),
@@ -184,11 +197,39 @@ impl Scenario {
             if let Some(node) = entry.node.as_ref().filter(|node| !known.contains(node.as_str())) {
                 return Err(ScenarioError::NoNode { pod: entry.name.clone(), node: node.clone() });
             }
+            let more = entry.replicas.map_or(1, |count| count as usize);
+            if snapshot.cluster.pods.len().saturating_add(more) > MOST_PODS {
+                return Err(ScenarioError::TooManyPods { most: MOST_PODS });
+            }
             expand(entry, &mut snapshot.cluster.pods);
         }
         snapshot.cluster.daemon_sets = self.daemons.iter().map(daemon_set).collect();
+        let pods = snapshot.cluster.pods.iter();
+        unique("pod", pods.map(|pod| (&*pod.metadata.namespace, &*pod.metadata.name)))?;
         Ok(snapshot)
     }
+
+    fn check_names(&self) -> Result<(), ScenarioError> {
+        let hosts = self.templates.iter().flat_map(|template| &template.hosts);
+        unique("pool", self.pools.iter().map(|pool| ("", &*pool.name)))?;
+        unique("template", self.templates.iter().map(|template| ("", &*template.name)))?;
+        unique("host", hosts.map(|host| ("", &*host.name)))?;
+        unique("node", self.nodes.iter().map(|node| ("", &*node.name)))
+    }
+}
+
+/// Two things of one name would be one thing to everything that comes after.
+fn unique<'n>(
+    kind: &'static str,
+    names: impl Iterator<Item = (&'n str, &'n str)>,
+) -> Result<(), ScenarioError> {
+    let mut seen = HashSet::new();
+    for (space, name) in names {
+        if !seen.insert((space, name)) {
+            return Err(ScenarioError::Twice { kind, name: name.to_owned() });
+        }
+    }
+    Ok(())
 }
 
 /// Reads a scenario and makes its snapshot.
@@ -291,7 +332,12 @@ fn allocatable(capacity: &ResourceList, reserved: &ResourceList) -> ResourceList
     left
 }
 
-fn node(entry: &NodeEntry, templates: &BTreeMap<&str, &Template>) -> Result<Node, ScenarioError> {
+/// A node as it runs; the pool that it names gives its labels and taints.
+fn node(
+    entry: &NodeEntry,
+    pool: Option<&PoolEntry>,
+    templates: &BTreeMap<&str, &Template>,
+) -> Result<Node, ScenarioError> {
     let template = match &entry.template {
         None => None,
         Some(name) => Some(*templates.get(&**name).ok_or_else(|| ScenarioError::NoTemplate {
@@ -299,9 +345,10 @@ fn node(entry: &NodeEntry, templates: &BTreeMap<&str, &Template>) -> Result<Node
             template: name.clone(),
         })?),
     };
-    let pool = PoolEntry::default();
+    let none = PoolEntry::default();
+    let pool = pool.unwrap_or(&none);
     let zone = entry.zone.as_deref().unwrap_or(DEFAULT_ZONE);
-    let mut node = template.map_or_else(Node::default, |t| t.node(&pool));
+    let mut node = template.map_or_else(Node::default, |t| t.node(pool));
     node.metadata.name = entry.name.as_str().into();
     let mut labels = node.metadata.labels.clone();
     labels.insert(ZONE, zone.into());
@@ -374,7 +421,7 @@ fn daemon_set(entry: &PodEntry) -> DaemonSet {
 /// Millionths of the currency.
 #[allow(clippy::cast_possible_truncation, reason = "prices are far below 2^43")]
 fn micros(price: f64) -> i64 {
-    (price * 1e6).round() as i64
+    (price.clamp(-DEAREST, DEAREST) * 1e6).round() as i64
 }
 
 /// What `muster simulate --scenario` prints.
@@ -431,6 +478,7 @@ pub fn report(case: &str, snapshot: &Snapshot, decision: &Decision, measured: Me
         solve_user_ms: measured.solve_user_ms,
         max_rss_kb: measured.max_rss_kb,
         nodes: plan.new_nodes.len(),
+        cost: currency(plan.new_nodes.iter().map(|new| new.price).sum()),
         unschedulable: plan.unplaced.len(),
         loops: 1,
         ..Report::default()
@@ -445,7 +493,6 @@ pub fn report(case: &str, snapshot: &Snapshot, decision: &Decision, measured: Me
         let text = |value: Option<Arc<str>>, fallback: &str| {
             value.map_or_else(|| fallback.to_owned(), |v| v.to_string())
         };
-        report.cost += currency(new.price);
         *report.by_template.entry(new.template.to_string()).or_default() += 1;
         report.claims.push(Claim {
             template: new.template.to_string(),
@@ -468,6 +515,9 @@ pub fn report(case: &str, snapshot: &Snapshot, decision: &Decision, measured: Me
             }
         }
     }
+    let explainer = Explainer::new(snapshot, plan);
+    let classes = decision.report.unplaced.iter().take(MOST_ERRORS);
+    report.errors = classes.filter_map(|class| Some(explainer.pod(&class.example)?.headline)).collect();
     report
 }
 

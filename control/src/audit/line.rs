@@ -1,6 +1,6 @@
 //! One line of the audit log, and how lines are chained.
 
-use muster_model::Timestamp;
+use muster_model::{Timestamp, field::Choice};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -16,6 +16,16 @@ pub enum Outcome {
     Refused,
     /// It could not be carried out, or nobody knows whether it was.
     Failed,
+}
+
+impl Choice for Outcome {
+    const WHAT: &'static str = "an outcome";
+    const ALL: &'static [(&'static str, Self)] = &[
+        ("done", Self::Done),
+        ("denied", Self::Denied),
+        ("refused", Self::Refused),
+        ("failed", Self::Failed),
+    ];
 }
 
 /// What happened, without the chain around it.

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, BufRead, BufReader, Write},
+    io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     sync::mpsc::{Receiver, SyncSender, sync_channel},
     thread::JoinHandle,
@@ -50,6 +50,7 @@ enum Message {
 /// The writing end. Dropping it writes what is queued and closes the file.
 #[derive(Debug)]
 pub struct AuditLog {
+    directory: PathBuf,
     queue: SyncSender<Message>,
     thread: std::sync::Mutex<Option<JoinHandle<()>>>,
 }
@@ -58,13 +59,19 @@ impl AuditLog {
     /// Opens the log and continues its chain. A last line that a crash cut short was never acknowledged;
     /// it is removed.
     pub fn open(options: AuditOptions) -> Result<Self, AuditError> {
+        let directory = options.directory.clone();
         let file = Active::open(options)?;
         let (queue, inbox) = sync_channel(QUEUE);
         let thread = std::thread::Builder::new()
             .name("audit".into())
             .spawn(move || write_loop(file, &inbox))
             .map_err(|source| AuditError::Open { path: "writer thread".into(), source })?;
-        Ok(Self { queue, thread: std::sync::Mutex::new(Some(thread)) })
+        Ok(Self { directory, queue, thread: std::sync::Mutex::new(Some(thread)) })
+    }
+
+    /// Where it is written.
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// Returns once the event is on the disk.
@@ -261,20 +268,50 @@ pub(super) fn closed_files(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Bytes up to and including the last line break.
-fn whole_lines(path: &Path) -> io::Result<u64> {
-    let mut reader = BufReader::new(File::open(path)?);
-    let (mut whole, mut line) = (0, Vec::new());
-    loop {
-        line.clear();
-        let read = reader.read_until(b'\n', &mut line)?;
-        if read == 0 {
-            return Ok(whole);
-        }
-        if line.ends_with(b"\n") {
-            whole += read as u64;
+/// How much of a file's end is read at once to find its last line: longer than almost every line.
+const STEP: u64 = 16 * 1024;
+
+/// The end of a file from the last `breaks`-th line break before `end` on, and where that is. Only the end is read: the
+/// log may be large, and the service waits for this when it starts.
+fn from_break(file: &mut File, end: u64, breaks: usize) -> io::Result<(u64, Vec<u8>)> {
+    let mut start = end;
+    let mut text: Vec<u8> = Vec::new();
+    while start > 0 {
+        let step = STEP.min(start);
+        start -= step;
+        let mut part = vec![0; usize::try_from(step).map_err(io::Error::other)?];
+        file.seek(SeekFrom::Start(start))?;
+        file.read_exact(&mut part)?;
+        part.append(&mut text);
+        text = part;
+        let found = text.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n').nth(breaks - 1);
+        if let Some((place, _)) = found {
+            return Ok((start + place as u64 + 1, text.split_off(place + 1)));
         }
     }
+    Ok((0, text))
+}
+
+/// Bytes up to and including the last line break.
+fn whole_lines(path: &Path) -> io::Result<u64> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    from_break(&mut file, length, 1).map(|(start, _)| start)
+}
+
+/// The first and the last line of a file that ends in a line break; `None` when it is empty.
+fn edges(path: &Path) -> io::Result<Option<(String, String)>> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    if length == 0 {
+        return Ok(None);
+    }
+    let (_, last) = from_break(&mut file, length, 2)?;
+    file.seek(SeekFrom::Start(0))?;
+    let mut first = String::new();
+    BufReader::new(file).read_line(&mut first)?;
+    let last = String::from_utf8(last).map_err(io::Error::other)?;
+    Ok(Some((first, last)))
 }
 
 /// Number of the active file's first line, and where the chain stands.
@@ -282,13 +319,7 @@ fn tail(directory: &Path) -> Result<(u64, Chain), AuditError> {
     let active = directory.join(ACTIVE_FILE);
     let open = |path: &Path, source| AuditError::Open { path: path.display().to_string(), source };
     let edges = |path: &Path| -> Result<Option<(Line, Line)>, AuditError> {
-        let reader = BufReader::new(File::open(path).map_err(|error| open(path, error))?);
-        let mut edges: Option<(String, String)> = None;
-        for line in reader.lines() {
-            let line = line.map_err(|error| open(path, error))?;
-            let first = edges.take().map_or_else(|| line.clone(), |(first, _)| first);
-            edges = Some((first, line));
-        }
+        let edges = edges(path).map_err(|error| open(path, error))?;
         let read = |text: &str| {
             serde_json::from_str::<Line>(text)
                 .map_err(|_| AuditError::Tail { path: path.display().to_string() })
@@ -302,5 +333,34 @@ fn tail(directory: &Path) -> Result<(u64, Chain), AuditError> {
     match closed.last().map(|path| edges(path)).transpose()?.flatten() {
         Some((_, last)) => Ok((last.seq + 1, Chain { seq: last.seq, hash: last.hash })),
         None => Ok((1, Chain { seq: 0, hash: genesis() })),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_edges_of_a_file_are_found_without_reading_all_of_it() {
+        #[track_caller]
+        fn check(content: &str, whole: u64, first_last: Option<(&str, &str)>) {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("log");
+            fs::write(&path, content).unwrap();
+            assert_eq!(whole_lines(&path).unwrap(), whole);
+            fs::write(&path, &content[..usize::try_from(whole).unwrap()]).unwrap();
+            let found = edges(&path).unwrap();
+            let found = found.as_ref().map(|(first, last)| (first.trim_end(), last.trim_end()));
+            assert_eq!(found, first_last);
+        }
+        check("", 0, None);
+        check("unfinished", 0, None);
+        check("a\n", 2, Some(("a", "a")));
+        check("a\nb\n", 4, Some(("a", "b")));
+        check("a\nb\nc", 4, Some(("a", "b")));
+        let long = "x".repeat(40_000);
+        check(&format!("{long}\n"), 40_001, Some((&long, &long)));
+        check(&format!("a\n{long}\nb\n{long}"), 40_005, Some(("a", "b")));
+        check(&format!("a\nb\n{long}\n"), 40_005, Some(("a", &long)));
     }
 }

@@ -18,7 +18,7 @@ mod read;
 
 pub use line::{Event, Line, Outcome};
 pub use log::{AuditError, AuditLog, AuditOptions};
-pub use read::{Finding, Query, Verdict, list, verify};
+pub use read::{Finding, Query, Verdict, last_revision, list, page, verify};
 
 /// Name of the file that is written to; rotated ones carry the number of their first line.
 pub const ACTIVE_FILE: &str = "audit.jsonl";

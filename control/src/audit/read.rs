@@ -7,10 +7,10 @@ use std::{
 };
 
 use muster_model::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
-    ACTIVE_FILE, Line,
+    ACTIVE_FILE, Line, Outcome,
     line::{digest, unseal},
     log::{Anchor, closed_files},
 };
@@ -22,7 +22,14 @@ pub struct Query {
     /// Text that the object's path or name contains.
     pub object: Option<String>,
     pub project: Option<String>,
+    /// Only lines of these projects; `None` for all, and for lines of none.
+    pub projects: Option<Vec<String>>,
+    pub verb: Option<String>,
+    pub outcome: Option<Outcome>,
     pub since: Option<Timestamp>,
+    pub until: Option<Timestamp>,
+    /// Only lines with a smaller number.
+    pub before: Option<u64>,
     /// The newest this many; zero lists all.
     pub limit: usize,
 }
@@ -32,7 +39,12 @@ impl Query {
         let event = &line.event;
         self.actor.as_ref().is_none_or(|actor| *actor == event.actor)
             && self.project.as_ref().is_none_or(|project| *project == event.project)
+            && self.projects.as_ref().is_none_or(|projects| projects.contains(&event.project))
+            && self.verb.as_ref().is_none_or(|verb| *verb == event.verb)
+            && self.outcome.is_none_or(|outcome| outcome == event.outcome)
             && self.since.is_none_or(|since| event.at >= since)
+            && self.until.is_none_or(|until| event.at <= until)
+            && self.before.is_none_or(|before| line.seq < before)
             && self
                 .object
                 .as_ref()
@@ -58,8 +70,59 @@ pub fn list(directory: &Path, query: &Query) -> io::Result<Vec<Line>> {
     Ok(found.into())
 }
 
+/// A page of lines, newest first, and the place to go on from when there may be more. Files are read from the
+/// newest back, only as far as the page needs.
+pub fn page(directory: &Path, query: &Query) -> io::Result<(Vec<Line>, Option<u64>)> {
+    let mut found: Vec<Line> = Vec::new();
+    for path in files(directory)?.iter().rev() {
+        let mut of_file = std::collections::VecDeque::new();
+        // One more than the page takes, to know whether there is more.
+        let room = query.limit + 1 - found.len();
+        for text in BufReader::new(File::open(path)?).lines() {
+            if let Ok(line) = serde_json::from_str::<Line>(&text?)
+                && query.wants(&line)
+            {
+                if of_file.len() == room {
+                    of_file.pop_front();
+                }
+                of_file.push_back(line);
+            }
+        }
+        found.extend(of_file.into_iter().rev());
+        if found.len() > query.limit {
+            break;
+        }
+    }
+    let more = found.len() > query.limit;
+    found.truncate(query.limit);
+    let next = found.last().filter(|_| more).map(|line| line.seq);
+    Ok((found, next))
+}
+
+/// Bytes at the end of a log in which the last revision is looked for: some hundred lines.
+const TAIL_BYTES: u64 = 256 << 10;
+
+/// The largest store revision that the last lines of the log tell of.
+pub fn last_revision(directory: &Path) -> io::Result<Option<u64>> {
+    use std::io::{Read, Seek, SeekFrom};
+    for path in files(directory)?.iter().rev() {
+        let mut file = File::open(path)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
+        let mut text = Vec::new();
+        file.read_to_end(&mut text)?;
+        let text = String::from_utf8_lossy(&text);
+        let revisions =
+            text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok()?.event.revision);
+        if let Some(revision) = revisions.max() {
+            return Ok(Some(revision));
+        }
+    }
+    Ok(None)
+}
+
 /// One thing that is wrong, and where.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     pub file: String,
     /// Line in that file, from 1.
@@ -68,7 +131,7 @@ pub struct Finding {
 }
 
 /// The result of walking the whole chain.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     pub lines: u64,
     /// Number and digest of the last line: keep them elsewhere to notice a cut tail.
@@ -140,7 +203,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::audit::{AuditLog, AuditOptions, Event, Outcome};
+    use crate::audit::{AuditLog, AuditOptions, Event};
 
     fn event(name: &str) -> Event {
         Event {
@@ -183,6 +246,20 @@ mod tests {
         assert_eq!((verdict.findings, verdict.lines, verdict.head_seq), (vec![], 40, 40));
         let listed = list(directory.path(), &Query { limit: 3, ..Query::default() }).unwrap();
         assert_eq!(listed.iter().map(|line| line.seq).collect::<Vec<_>>(), [38, 39, 40]);
+        let (mut seen, mut before) = (Vec::new(), None);
+        loop {
+            let query = Query { limit: 7, before, ..Query::default() };
+            let (lines, next) = page(directory.path(), &query).unwrap();
+            seen.extend(lines.iter().map(|line| line.seq));
+            before = next;
+            if next.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, (1..=40).rev().collect::<Vec<_>>(), "pages miss nothing");
+        let other = Query { projects: Some(vec!["other".into()]), limit: 5, ..Query::default() };
+        assert_eq!(page(directory.path(), &other).unwrap().0, []);
+        assert_eq!(last_revision(directory.path()).unwrap(), Some(1));
         let one = Query { object: Some("pool-0-7".into()), ..Query::default() };
         assert_eq!(list(directory.path(), &one).unwrap().len(), 1);
     }

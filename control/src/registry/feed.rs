@@ -15,12 +15,16 @@ use super::{
     events::Event,
     index::{Index, Summary},
     keys::{self, Kind, Place},
-    light::{LightObject, LightStatus},
-    operations::LightOperation,
+    light::{self, LightStatus},
 };
 
 /// Entries per page of the first load: about 2 MiB of pools.
 const LOAD_PAGE: usize = 1_000;
+/// A watch that is quiet for this long is asked whether its store is still there, and this long it may think.
+const PROBE: Duration = Duration::from_secs(2);
+const PROBE_LIMIT: std::time::Duration = std::time::Duration::from_secs(2);
+/// Commits that are applied before anyone is told: a writer's largest group, a few milliseconds of work.
+const FEED_CHUNK: usize = 1_024;
 /// First and longest pause after the store did not answer.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_LONGEST: Duration = Duration::from_secs(5);
@@ -37,6 +41,9 @@ pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
         let error = result.err();
         loaded = !matches!(error, Some(StoreError::Compacted { .. } | StoreError::Future { .. }));
         shared.set_live(false);
+        if let Some(StoreError::Future { asked, .. }) = error {
+            note_regress(&shared, asked).await;
+        }
         if let Some(error) = error {
             tracing::warn!(code = error.code(), %error, "the feed of changes broke off; trying again");
         }
@@ -48,50 +55,89 @@ pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
     }
 }
 
+/// The store is behind what we have seen of it: it was restored from something older while we ran.
+async fn note_regress(shared: &Shared, seen: Revision) {
+    match crate::freeze::mark_when_behind(shared.store.as_ref(), seen, shared.clock.now()).await {
+        Ok(true) => {
+            tracing::error!(%seen, "the store went back behind what it had reached; nothing acts now");
+        }
+        Ok(false) => {}
+        Err(error) => tracing::error!(%error, "the store went back, and that cannot be written down in it"),
+    }
+}
+
 async fn follow(shared: &Shared, loaded: bool, pause: &mut Duration) -> Result<(), StoreError> {
     let from = if loaded { shared.revision() } else { load(shared).await? };
-    let mut changes = shared.store.watch(keys::ROOT, from).await?;
+    // What has piled up is applied together, and whoever waits is woken once for all of it.
+    let mut changes = shared.store.watch(keys::ROOT, from).await?.ready_chunks(FEED_CHUNK);
+    // A watch may be opened before its store answers: only a store that does makes lists recent.
+    shared.store.revision().await?;
     shared.set_live(true);
     *pause = RETRY_FIRST;
-    while let Some(event) = changes.next().await {
-        match event? {
-            WatchEvent::Changes(changes) => apply(shared, &changes),
-            WatchEvent::Progress(revision) => shared.advance(revision),
+    loop {
+        let chunk = tokio::select! {
+            chunk = changes.next() => chunk,
+            () = shared.clock.sleep(PROBE) => {
+                // A quiet watch looks like one whose store is gone: ask, so that lists do not grow old unnoticed.
+                let answer = tokio::time::timeout(PROBE_LIMIT, shared.store.revision()).await;
+                shared.set_live(matches!(answer, Ok(Ok(_))));
+                continue;
+            }
+        };
+        let Some(chunk) = chunk else { return Ok(()) };
+        let (mut events, mut reached) = (Vec::new(), Revision::ZERO);
+        let mut failed = None;
+        for event in chunk {
+            match event {
+                Ok(WatchEvent::Changes(changes)) => {
+                    reached = changes.first().map_or(reached, |change| change.revision);
+                    events.extend(apply(shared, &changes));
+                }
+                Ok(WatchEvent::Progress(revision)) => {
+                    reached = reached.max(revision);
+                    shared.advance(revision);
+                }
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
+            }
         }
+        shared.publish(events, reached);
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        shared.set_live(true);
     }
-    Ok(())
 }
 
 /// Reads everything that lists show, at one revision, and replaces the index by it.
 pub(super) async fn load(shared: &Shared) -> Result<Revision, StoreError> {
     let mut index = Index::default();
     let mut at = None;
-    for kind in [Kind::Cluster, Kind::Pool] {
+    for kind in Kind::ALL {
+        // In the order of the keys, which is that of the ids.
+        let mut summaries: Vec<Summary> = Vec::new();
         read_all(shared, kind.objects(), &mut at, |entry| {
-            if let Some(summary) = object_summary(kind, &entry.key, &entry.value, entry.modified, &mut index)
-            {
-                index.set(Arc::new(summary));
-            }
+            summaries.extend(object_summary(kind, &entry.key, &entry.value, entry.modified, &mut index));
         })
         .await?;
+        summaries.sort_by_key(|summary| summary.id);
         read_all(shared, kind.statuses(), &mut at, |entry| {
-            if let Some(Place::Status(kind, id)) = keys::place(&entry.key)
+            if let Some(Place::Status(_, id)) = keys::place(&entry.key)
                 && let Some(status) = light_status(&entry.key, &entry.value)
-                && let Some(known) = index.get(kind, id)
+                && let Ok(place) = summaries.binary_search_by_key(&id, |summary| summary.id)
             {
-                let mut summary = Summary::clone(known);
-                status.merge(&mut summary, entry.modified);
-                index.set(Arc::new(summary));
+                status.merge(&mut summaries[place], entry.modified);
             }
         })
         .await?;
-    }
-    read_all(shared, keys::OPERATIONS.to_owned(), &mut at, |entry| {
-        if let Some(Place::Operation(id)) = keys::place(&entry.key) {
-            note_operation(&mut index, id, Some(&entry.value));
+        // Oldest first: then each goes to the end of the table.
+        summaries.sort_by_key(|summary| (summary.created_at, summary.id));
+        for summary in summaries {
+            index.set(Arc::new(summary));
         }
-    })
-    .await?;
+    }
     let revision = match at {
         Some(revision) => revision,
         None => shared.store.revision().await?,
@@ -107,22 +153,32 @@ pub(super) async fn load(shared: &Shared) -> Result<Revision, StoreError> {
     Ok(revision)
 }
 
+/// Calls `each` with every entry under a prefix, at one revision. While it works on one page the next one is being read.
 async fn read_all(
     shared: &Shared,
     prefix: String,
     at: &mut Option<Revision>,
     mut each: impl FnMut(store::Entry),
 ) -> Result<(), StoreError> {
-    let mut after = None;
+    let read = |after: Option<String>, at: Option<Revision>| {
+        let list = List { prefix: prefix.clone(), after, limit: LOAD_PAGE, at, keys_only: false };
+        let store = Arc::clone(&shared.store);
+        tokio::spawn(async move { store.list(list).await })
+    };
+    let mut reading = read(None, *at);
     loop {
-        let list = List { prefix: prefix.clone(), after, limit: LOAD_PAGE, at: *at, keys_only: false };
-        let page = shared.store.list(list).await?;
+        let page = reading.await.unwrap_or_else(|error| {
+            let why = format!("a page of the first load was not read: {error}");
+            Err(StoreError::Unavailable { store: "store".to_owned(), why })
+        })?;
         *at = Some(page.revision);
-        after = page.entries.last().map(|entry| entry.key.clone());
-        page.entries.into_iter().for_each(&mut each);
+        let after = page.entries.last().map(|entry| entry.key.clone());
         if !page.more || after.is_none() {
+            page.entries.into_iter().for_each(&mut each);
             return Ok(());
         }
+        reading = read(after, *at);
+        page.entries.into_iter().for_each(&mut each);
     }
 }
 
@@ -133,8 +189,8 @@ fn object_summary(
     modified: Revision,
     index: &mut Index,
 ) -> Option<Summary> {
-    match serde_json::from_slice::<LightObject<'_>>(value) {
-        Ok(object) => Some(object.summary(kind, modified, index)),
+    match light::summary(kind, value, modified, index) {
+        Ok(summary) => Some(summary),
         Err(error) => {
             tracing::error!(key, %error, "a stored object cannot be read and is left out of lists");
             None
@@ -146,16 +202,6 @@ fn light_status(key: &str, value: &[u8]) -> Option<LightStatus> {
     serde_json::from_slice(value)
         .map_err(|error| tracing::error!(key, %error, "a stored status cannot be read and is ignored"))
         .ok()
-}
-
-fn note_operation(index: &mut Index, id: Uuid, value: Option<&[u8]>) {
-    let open = value
-        .and_then(|value| serde_json::from_slice::<LightOperation>(value).ok())
-        .filter(|operation| !operation.done);
-    match open {
-        Some(operation) => drop(index.open_operations.insert(id, operation.nodepool_id)),
-        None => drop(index.open_operations.remove(&id)),
-    }
 }
 
 /// What one commit did to one key.
@@ -180,9 +226,9 @@ struct Touched<'a> {
     status: Touch<'a>,
 }
 
-/// Applies one commit to the index and notes its events.
-fn apply(shared: &Shared, changes: &[store::Change]) {
-    let Some(revision) = changes.first().map(|change| change.revision) else { return };
+/// Applies one commit to the index; the events that it means.
+fn apply(shared: &Shared, changes: &[store::Change]) -> Vec<Arc<Event>> {
+    let Some(revision) = changes.first().map(|change| change.revision) else { return Vec::new() };
     let mut touched: BTreeMap<(Kind, Uuid), Touched<'_>> = BTreeMap::new();
     let mut events = Vec::new();
     {
@@ -192,9 +238,6 @@ fn apply(shared: &Shared, changes: &[store::Change]) {
             match keys::place(&change.key) {
                 Some(Place::Object(kind, id)) => touched.entry((kind, id)).or_default().object = entry.into(),
                 Some(Place::Status(kind, id)) => touched.entry((kind, id)).or_default().status = entry.into(),
-                Some(Place::Operation(id)) => {
-                    note_operation(&mut index, id, entry.map(|entry| entry.value.as_ref()));
-                }
                 None => {}
             }
         }
@@ -205,7 +248,7 @@ fn apply(shared: &Shared, changes: &[store::Change]) {
         }
         index.revision = index.revision.max(revision);
     }
-    shared.publish(events, revision);
+    events
 }
 
 type Seen = (Option<Arc<Summary>>, Option<Arc<Summary>>);

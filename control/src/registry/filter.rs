@@ -42,7 +42,10 @@ impl Filter {
             && self.cluster.is_none_or(|cluster| cluster == summary.cluster)
             && self.phase.is_none_or(|phase| phase == summary.phase)
             && self.health.is_none_or(|health| health == summary.health)
-            && self.wants_rest(summary)
+            && self.sees(summary)
+            && self.name.as_ref().is_none_or(|name| *name == summary.name)
+            && self.labels.matches(&summary.labels)
+            && self.fields.iter().all(|test| test.holds(summary))
     }
 
     /// Whether a caller may see the object at all.
@@ -50,13 +53,6 @@ impl Filter {
         self.projects
             .as_ref()
             .is_none_or(|projects| projects.iter().any(|project| **project == *summary.project))
-    }
-
-    pub(super) fn wants_rest(&self, summary: &Summary) -> bool {
-        self.sees(summary)
-            && self.name.as_ref().is_none_or(|name| *name == summary.name)
-            && self.labels.matches(&summary.labels)
-            && self.fields.iter().all(|test| test.holds(summary))
     }
 }
 
@@ -79,13 +75,13 @@ const FIELD_REMEDY: &str = "write terms like name=web; fields are name, project,
 pub struct LabelSelector(Vec<LabelTest>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct LabelTest {
-    key: String,
-    rule: Rule,
+pub(super) struct LabelTest {
+    pub(super) key: String,
+    pub(super) rule: Rule,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Rule {
+pub(super) enum Rule {
     In(Vec<String>),
     NotIn(Vec<String>),
     Exists,
@@ -97,9 +93,25 @@ impl LabelSelector {
         split_terms(text).into_iter().map(label_test).collect::<Result<_, _>>().map(Self)
     }
 
+    pub(super) fn tests(&self) -> &[LabelTest] {
+        &self.0
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     fn matches(&self, labels: &[(Arc<str>, Arc<str>)]) -> bool {
+        self.holds(|key| labels.iter().find(|(found, _)| **found == *key).map(|(_, value)| &**value))
+    }
+
+    pub(crate) fn matches_map(&self, labels: &std::collections::BTreeMap<String, String>) -> bool {
+        self.holds(|key| labels.get(key).map(String::as_str))
+    }
+
+    fn holds<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
         self.0.iter().all(|test| {
-            let value = labels.iter().find(|(key, _)| **key == *test.key).map(|(_, value)| &**value);
+            let value = label(&test.key);
             let listed = |values: &[String]| value.is_some_and(|value| values.iter().any(|v| v == value));
             match &test.rule {
                 Rule::In(values) => listed(values),
@@ -178,13 +190,13 @@ fn label_test(term: &str) -> Result<LabelTest, SelectorError> {
 /// A condition on a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldTest {
-    field: Field,
-    equal: bool,
-    value: String,
+    pub(super) field: Field,
+    pub(super) equal: bool,
+    pub(super) value: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Field {
+pub(super) enum Field {
     Name,
     Project,
     Cluster,

@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use muster_model::{
     Duration, Timestamp,
-    store::{Expect, Txn},
+    store::{Expect, Revision, Store, Txn},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -93,11 +93,18 @@ impl Replay {
     pub(super) async fn text(
         shared: &Shared,
         key: &IdempotencyKey,
-    ) -> Result<Option<(Bytes, muster_model::store::Revision)>, RegistryError> {
-        let Some(entry) = shared.store.get(&key.key()).await? else { return Ok(None) };
+    ) -> Result<Option<(Bytes, Revision)>, RegistryError> {
+        key.made(&*shared.store).await
+    }
+}
+
+impl IdempotencyKey {
+    /// What the same request made before; another request under the same key is refused.
+    pub(crate) async fn made(&self, store: &dyn Store) -> Result<Option<(Bytes, Revision)>, RegistryError> {
+        let Some(entry) = store.get(&self.key()).await? else { return Ok(None) };
         let record: Record = serde_json::from_slice(&entry.value)
             .map_err(|source| RegistryError::Damaged { key: entry.key.clone(), source })?;
-        if record.request != key.request {
+        if record.request != self.request {
             return Err(RegistryError::IdempotencyMismatch);
         }
         Ok(Some((Bytes::from(record.object.get().to_owned()), entry.created)))

@@ -1,17 +1,20 @@
 //! What lists and filters are answered from: a small row for every object, kept in order.
 //!
-//! The index holds no objects, only what is needed to find, order, filter and count them (about 300
-//! bytes each). One task feeds it from the store's watch; `revision` says how far it has come.
+//! The index holds no objects, only what is needed to find, order, filter and count them (some hundred
+//! bytes each; how they are searched is in [`super::table`]). One task feeds it from the store's watch; `revision` says how far it has come.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
-use muster_model::{Timestamp, store::Revision};
+use muster_model::{Timestamp, status::PoolRollup, store::Revision};
 use uuid::Uuid;
 
-use super::{filter::Filter, keys::Kind};
+use super::{filter::Filter, keys::Kind, rollup::Rollup, table::Table};
+
+/// The phase of an operation that is under way.
+pub(super) const OPEN: &str = "Running";
 
 /// What the index knows of one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +22,8 @@ pub struct Summary {
     pub kind: Kind,
     pub id: Uuid,
     pub project: Arc<str>,
-    /// The pool's cluster; the cluster itself for clusters.
+    /// The pool's cluster; the cluster itself for clusters; the pool for operations on one,
+    /// nil for operations on hosts.
     pub cluster: Uuid,
     pub name: Box<str>,
     pub created_by: Arc<str>,
@@ -48,29 +52,6 @@ pub struct Counts {
     pub max: Option<u32>,
 }
 
-/// What most filters look at, in one place in memory: a scan of 100,000 rows stays in the cache's
-/// prefetcher instead of following 100,000 pointers.
-#[derive(Debug, Clone)]
-struct Row {
-    at: Timestamp,
-    id: Uuid,
-    cluster: Uuid,
-    phase: &'static str,
-    health: &'static str,
-    deleting: bool,
-    /// `None` in a row whose object is gone; such rows are swept out now and then.
-    summary: Option<Arc<Summary>>,
-}
-
-/// The rows of one kind in the order of creation, and where to find each.
-#[derive(Debug, Default)]
-pub(super) struct Table {
-    rows: Vec<Row>,
-    by_id: HashMap<Uuid, Timestamp>,
-    deleting: BTreeSet<Uuid>,
-    dead: usize,
-}
-
 /// A page of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
@@ -97,114 +78,20 @@ pub struct Cursor {
     pub id: Uuid,
 }
 
-impl Table {
-    pub(super) fn get(&self, id: Uuid) -> Option<&Arc<Summary>> {
-        let at = *self.by_id.get(&id)?;
-        self.rows[self.place(at, id).ok()?].summary.as_ref()
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.by_id.len()
-    }
-
-    /// Rows are in ascending order of (creation, id), so that new objects go to the end.
-    fn place(&self, at: Timestamp, id: Uuid) -> Result<usize, usize> {
-        self.rows.binary_search_by(|row| (row.at, row.id).cmp(&(at, id)))
-    }
-
-    /// Puts a summary in place of the one before it, which is returned.
-    fn set(&mut self, summary: Arc<Summary>) -> Option<Arc<Summary>> {
-        let row = Row {
-            at: summary.created_at,
-            id: summary.id,
-            cluster: summary.cluster,
-            phase: summary.phase,
-            health: summary.health,
-            deleting: summary.deleting,
-            summary: Some(Arc::clone(&summary)),
-        };
-        let moved = self.by_id.get(&row.id).copied().filter(|at| *at != row.at);
-        let before = moved.and_then(|_| self.remove(row.id));
-        self.by_id.insert(row.id, row.at);
-        if row.deleting {
-            self.deleting.insert(row.id);
-        } else {
-            self.deleting.remove(&row.id);
-        }
-        match self.place(row.at, row.id) {
-            Ok(place) => {
-                let old = std::mem::replace(&mut self.rows[place], row);
-                if old.summary.is_none() {
-                    self.dead -= 1;
-                }
-                before.or(old.summary)
-            }
-            Err(place) => {
-                self.rows.insert(place, row);
-                before
-            }
-        }
-    }
-
-    fn remove(&mut self, id: Uuid) -> Option<Arc<Summary>> {
-        let at = self.by_id.remove(&id)?;
-        self.deleting.remove(&id);
-        let place = self.place(at, id).ok()?;
-        let gone = self.rows[place].summary.take();
-        self.dead += 1;
-        // Sweeping costs one pass; doing it when a quarter is dead makes deletes cheap on average.
-        if self.dead > 64 && self.dead * 4 > self.rows.len() {
-            self.rows.retain(|row| row.summary.is_some());
-            self.dead = 0;
-        }
-        gone
-    }
-
-    /// All live summaries, oldest first.
-    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<Summary>> {
-        self.rows.iter().filter_map(|row| row.summary.as_ref())
-    }
-
-    /// Newest first; equal times by id, so that the order is total.
-    fn find(&self, filter: &Filter, start: Start, limit: usize) -> (Vec<Arc<Summary>>, usize, bool) {
-        let (mut items, mut total, mut more) = (Vec::with_capacity(limit.min(256)), 0, false);
-        for row in self.rows.iter().rev() {
-            let Some(summary) = &row.summary else { continue };
-            let quick = (filter.include_deleted || !row.deleting)
-                && filter.cluster.is_none_or(|cluster| cluster == row.cluster)
-                && filter.phase.is_none_or(|phase| std::ptr::eq(phase, row.phase) || phase == row.phase)
-                && filter
-                    .health
-                    .is_none_or(|health| std::ptr::eq(health, row.health) || health == row.health);
-            if !quick || !filter.wants_rest(summary) {
-                continue;
-            }
-            total += 1;
-            let reached = match start {
-                Start::Offset(offset) => total > offset,
-                Start::After(cursor) => (row.at, row.id) < (cursor.at, cursor.id),
-            };
-            if reached && items.len() < limit {
-                items.push(Arc::clone(summary));
-            } else if reached {
-                more = true;
-            }
-        }
-        (items, total, more)
-    }
-}
-
 /// The whole index.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     pub(super) clusters: Table,
     pub(super) pools: Table,
+    pub(super) operations: Table,
+    /// The pools of each cluster, counted.
+    rollups: HashMap<Uuid, Rollup>,
     pub(super) revision: Revision,
     /// Objects whose status is due for another look, by time.
     due: BTreeSet<(Timestamp, Kind, Uuid)>,
-    /// Operations under way, by the pool they belong to.
-    pub(super) open_operations: BTreeMap<Uuid, Uuid>,
-    texts: HashSet<Arc<str>>,
+    /// Operations on pools that are under way.
+    pub(super) open_operations: BTreeSet<Uuid>,
+    texts: HashSet<Arc<str>, foldhash::fast::RandomState>,
 }
 
 impl Index {
@@ -212,6 +99,7 @@ impl Index {
         match kind {
             Kind::Cluster => &self.clusters,
             Kind::Pool => &self.pools,
+            Kind::Operation => &self.operations,
         }
     }
 
@@ -219,6 +107,7 @@ impl Index {
         match kind {
             Kind::Cluster => &mut self.clusters,
             Kind::Pool => &mut self.pools,
+            Kind::Operation => &mut self.operations,
         }
     }
 
@@ -249,7 +138,19 @@ impl Index {
     /// Puts or replaces an object; returns what was known of it before.
     pub(super) fn set(&mut self, summary: Arc<Summary>) -> Option<Arc<Summary>> {
         let (kind, id, due) = (summary.kind, summary.id, summary.recheck_at);
+        if kind == Kind::Operation {
+            // Those on hosts are ended by the inventory, which knows them.
+            if summary.phase == OPEN && !summary.cluster.is_nil() {
+                self.open_operations.insert(id);
+            } else {
+                self.open_operations.remove(&id);
+            }
+        }
+        if kind == Kind::Pool {
+            self.rollups.entry(summary.cluster).or_default().add(&summary);
+        }
         let before = self.table_mut(kind).set(summary);
+        self.uncount(before.as_deref());
         if let Some(at) = before.as_ref().and_then(|before| before.recheck_at) {
             self.due.remove(&(at, kind, id));
         }
@@ -261,10 +162,28 @@ impl Index {
 
     pub(super) fn remove(&mut self, kind: Kind, id: Uuid) -> Option<Arc<Summary>> {
         let before = self.table_mut(kind).remove(id)?;
+        self.open_operations.remove(&id);
+        self.uncount(Some(&before));
         if let Some(at) = before.recheck_at {
             self.due.remove(&(at, kind, id));
         }
         Some(before)
+    }
+
+    /// Takes what was known of a pool out of its cluster's counts.
+    fn uncount(&mut self, before: Option<&Summary>) {
+        let Some(before) = before.filter(|before| before.kind == Kind::Pool) else { return };
+        if let Some(rollup) = self.rollups.get_mut(&before.cluster) {
+            rollup.remove(before);
+            if rollup.total == 0 {
+                self.rollups.remove(&before.cluster);
+            }
+        }
+    }
+
+    /// The pools of a cluster, counted.
+    pub(super) fn rollup(&self, cluster: Uuid) -> PoolRollup {
+        self.rollups.get(&cluster).map_or_else(|| Rollup::default().render(), Rollup::render)
     }
 
     /// Objects whose status is due at `now`, at most `limit`.
@@ -279,15 +198,15 @@ impl Index {
 
     /// Objects that are being deleted, at most `limit`.
     pub(super) fn deleting(&self, kind: Kind, limit: usize) -> Vec<Uuid> {
-        self.table(kind).deleting.iter().take(limit).copied().collect()
+        self.table(kind).deleting().take(limit).collect()
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn summary(number: u128, at: i64) -> Summary {
+    pub(in crate::registry) fn summary(number: u128, at: i64) -> Summary {
         Summary {
             kind: Kind::Pool,
             id: Uuid::from_u128(number),
@@ -359,22 +278,6 @@ mod tests {
         let even = Filter { projects: Some(vec!["even".into()]), ..ready };
         let found = index.find(Kind::Pool, &even, Start::Offset(0), 3);
         assert_eq!((found.total, found.items.len(), found.next.is_some()), (10, 3, true));
-    }
-
-    #[test]
-    fn removed_rows_are_swept_and_found_no_more() {
-        let mut index = Index::default();
-        for number in 0..1_000 {
-            index.set(Arc::new(summary(number, 1)));
-        }
-        for number in 0..990 {
-            assert!(index.remove(Kind::Pool, Uuid::from_u128(number)).is_some());
-        }
-        assert!(index.remove(Kind::Pool, Uuid::from_u128(3)).is_none());
-        assert!(index.pools.rows.len() < 100, "{} rows are kept", index.pools.rows.len());
-        assert_eq!(index.find(Kind::Pool, &Filter::everything(), Start::Offset(0), 100).total, 10);
-        index.set(Arc::new(summary(3, 1)));
-        assert!(index.get(Kind::Pool, Uuid::from_u128(3)).is_some());
     }
 
     #[test]

@@ -24,21 +24,26 @@ use uuid::Uuid;
 pub const ROOT: &str = "/muster/";
 pub const NAMES: &str = "/muster/names/";
 pub const OPERATIONS: &str = "/muster/operations/";
+pub const REPORTS: &str = "/muster/reports/";
 pub const IDEMPOTENCY: &str = "/muster/idempotency/";
 
-/// The two kinds of objects that controllers report on.
+/// The kinds of objects that lists show and watches follow. Controllers report on the first two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     Cluster,
     Pool,
+    Operation,
 }
 
 impl Kind {
+    pub const ALL: [Self; 3] = [Self::Cluster, Self::Pool, Self::Operation];
+
     /// The noun in key paths.
     pub const fn noun(self) -> &'static str {
         match self {
             Self::Cluster => "clusters",
             Self::Pool => "pools",
+            Self::Operation => "operations",
         }
     }
 
@@ -47,6 +52,7 @@ impl Kind {
         match self {
             Self::Cluster => "clusters",
             Self::Pool => "nodepools",
+            Self::Operation => "operations",
         }
     }
 
@@ -55,6 +61,7 @@ impl Kind {
         match self {
             Self::Cluster => "Cluster",
             Self::Pool => "NodePool",
+            Self::Operation => "Operation",
         }
     }
 
@@ -97,7 +104,7 @@ pub fn pool_name(cluster: Uuid, name: &str) -> String {
 }
 
 pub fn operation(id: Uuid) -> String {
-    format!("{OPERATIONS}{id}")
+    Kind::Operation.object(id)
 }
 
 pub fn idempotency(digest: &str) -> String {
@@ -109,7 +116,6 @@ pub fn idempotency(digest: &str) -> String {
 pub enum Place {
     Object(Kind, Uuid),
     Status(Kind, Uuid),
-    Operation(Uuid),
 }
 
 /// Reads a key back; `None` for everything that lists do not show.
@@ -119,7 +125,7 @@ pub fn place(key: &str) -> Option<Place> {
     match first {
         "clusters" => Some(Place::Object(Kind::Cluster, rest.parse().ok()?)),
         "pools" => Some(Place::Object(Kind::Pool, rest.parse().ok()?)),
-        "operations" => Some(Place::Operation(rest.parse().ok()?)),
+        "operations" => Some(Place::Object(Kind::Operation, rest.parse().ok()?)),
         "status" => {
             let (noun, id) = rest.split_once('/')?;
             let kind = match noun {
@@ -171,7 +177,8 @@ mod tests {
             assert_eq!(place(&kind.status(id)), Some(Place::Status(kind, id)));
             assert_eq!(place(&kind.report(id, "gcp")), None);
         }
-        assert_eq!(place(&operation(id)), Some(Place::Operation(id)));
+        assert_eq!(place(&operation(id)), Some(Place::Object(Kind::Operation, id)));
+        assert_eq!(Kind::Operation.object(id), operation(id));
         for foreign in ["/muster/format", "/muster/pools/", "/baremetal/nodes/a/spec", "/muster/journal/7"] {
             assert_eq!(place(foreign), None, "{foreign}");
         }

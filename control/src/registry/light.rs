@@ -15,11 +15,12 @@ use uuid::Uuid;
 use super::{
     index::{Counts, Index, Summary},
     keys::Kind,
+    operations::OperationState,
 };
 
 #[derive(Debug, Deserialize)]
-pub(super) struct LightObject<'a> {
-    pub(super) id: Uuid,
+struct LightObject<'a> {
+    id: Uuid,
     #[serde(borrow)]
     name: Cow<'a, str>,
     #[serde(borrow)]
@@ -50,6 +51,79 @@ struct LightSpec<'a> {
 struct LightPlatform<'a> {
     #[serde(borrow, rename = "type")]
     kind: Cow<'a, str>,
+    #[serde(borrow)]
+    gcp: LightBlock<'a>,
+    #[serde(borrow)]
+    aws: LightBlock<'a>,
+    #[serde(borrow)]
+    azure: LightBlock<'a>,
+}
+
+/// The labels that a platform's own block puts on nodes.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct LightBlock<'a> {
+    #[serde(borrow)]
+    labels: BTreeMap<Cow<'a, str>, Cow<'a, str>>,
+}
+
+/// A stored operation, as far as lists and the timer need it.
+#[derive(Debug, Deserialize)]
+struct LightOperation<'a> {
+    id: Uuid,
+    #[serde(default)]
+    nodepool_id: Option<Uuid>,
+    #[serde(borrow, default)]
+    nodepool_name: Cow<'a, str>,
+    #[serde(borrow, default)]
+    host: Cow<'a, str>,
+    #[serde(borrow)]
+    project: Cow<'a, str>,
+    state: OperationState,
+    #[serde(default)]
+    generation: u64,
+    created_at: Timestamp,
+    #[serde(borrow)]
+    created_by: Cow<'a, str>,
+}
+
+/// Reads a stored object of any kind.
+pub(super) fn summary(
+    kind: Kind,
+    value: &[u8],
+    version: Revision,
+    index: &mut Index,
+) -> Result<Summary, serde_json::Error> {
+    if kind == Kind::Operation {
+        let operation: LightOperation<'_> = serde_json::from_slice(value)?;
+        return Ok(operation.summary(version, index));
+    }
+    let object: LightObject<'_> = serde_json::from_slice(value)?;
+    Ok(object.summary(kind, version, index))
+}
+
+impl LightOperation<'_> {
+    fn summary(&self, version: Revision, index: &mut Index) -> Summary {
+        Summary {
+            kind: Kind::Operation,
+            id: self.id,
+            project: index.intern(&self.project),
+            cluster: self.nodepool_id.unwrap_or_default(),
+            name: if self.nodepool_id.is_some() { &self.nodepool_name } else { &self.host }.as_ref().into(),
+            created_by: index.intern(&self.created_by),
+            created_at: self.created_at,
+            generation: self.generation,
+            platform: "",
+            labels: Box::default(),
+            deleting: false,
+            version,
+            status_version: Revision::ZERO,
+            phase: self.state.as_str(),
+            health: "",
+            counts: Counts::default(),
+            recheck_at: None,
+        }
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -77,13 +151,13 @@ pub(super) struct LightStatus {
 
 impl LightObject<'_> {
     /// A summary of an object that nobody has reported on.
-    pub(super) fn summary(&self, kind: Kind, version: Revision, index: &mut Index) -> Summary {
+    fn summary(&self, kind: Kind, version: Revision, index: &mut Index) -> Summary {
         let autoscaled = self.spec.autoscaling.enabled == Some(true);
         let bounds = |bound: Option<u32>| if autoscaled { bound } else { self.spec.node_count };
         let desired = match kind {
             Kind::Pool if autoscaled => self.spec.node_count.or(self.spec.autoscaling.min_nodes),
             Kind::Pool => Some(self.spec.node_count.unwrap_or(0)),
-            Kind::Cluster => None,
+            Kind::Cluster | Kind::Operation => None,
         };
         Summary {
             kind,
@@ -112,8 +186,15 @@ impl LightObject<'_> {
         }
     }
 
+    /// All labels that nodes of the pool carry, wherever they are written. A contradiction is refused at the door.
     fn labels(&self, index: &mut Index) -> Box<[(Arc<str>, Arc<str>)]> {
-        self.spec.labels.iter().map(|(key, value)| (index.intern(key), index.intern(value))).collect()
+        let platform = &self.spec.platform;
+        let blocks = [&platform.gcp, &platform.aws, &platform.azure];
+        let mut all: BTreeMap<&str, &str> = BTreeMap::new();
+        for labels in blocks.into_iter().map(|block| &block.labels).chain([&self.spec.labels]) {
+            all.extend(labels.iter().map(|(key, value)| (key.as_ref(), value.as_ref())));
+        }
+        all.into_iter().map(|(key, value)| (index.intern(key), index.intern(value))).collect()
     }
 }
 

@@ -24,7 +24,11 @@ pub mod keys;
 mod light;
 mod noun;
 mod operations;
+mod postings;
 mod reports;
+mod rollup;
+mod table;
+mod target;
 mod timer;
 mod watch;
 mod write;
@@ -49,11 +53,16 @@ pub use filter::{FieldTest, Filter, LabelSelector, SelectorError};
 pub use idempotency::{IdempotencyKey, MAX_KEY as MAX_IDEMPOTENCY_KEY};
 pub use index::{Counts, Cursor, Found, Start, Summary};
 pub use keys::Kind;
+pub(crate) use noun::inventory_pool;
 pub use noun::{Cluster, NodePool, Noun, StatusRecord, Stored};
-pub use operations::{Operation, OperationState};
+pub(crate) use operations::decode as decode_operation;
+pub use operations::{Operation, OperationState, Subject};
 pub use reports::ObjectStatus;
+pub use target::{OwnReport, PoolWord, Said};
 pub use watch::{Sight, Watch, WatchItem};
 pub use write::{AuditNote, Deleted, Force, Guard, WriteContext, Written};
+
+use crate::freeze::{self, Freeze};
 
 use cache::{Cache, Rendered};
 use events::Ring;
@@ -92,6 +101,8 @@ struct Shared {
     head: tokio::sync::watch::Sender<Revision>,
     live: AtomicBool,
     loaded: AtomicBool,
+    /// What the last look at the store said about the freeze.
+    freeze: RwLock<Arc<Freeze>>,
 }
 
 impl Shared {
@@ -117,11 +128,8 @@ impl Shared {
 
     /// Nothing of ours happened up to `revision`.
     fn advance(&self, revision: Revision) {
-        {
-            let mut index = self.index_mut();
-            index.revision = index.revision.max(revision);
-        }
-        self.publish(Vec::new(), revision);
+        let mut index = self.index_mut();
+        index.revision = index.revision.max(revision);
     }
 
     /// A freshly loaded index takes the place of the old one; watches re-read history from the store.
@@ -150,14 +158,18 @@ impl Shared {
     }
 
     async fn read<N: Noun>(&self, id: Uuid) -> Result<Option<Stored<N>>, RegistryError> {
-        let (object_key, status_key) = (N::KIND.object(id), N::KIND.status(id));
-        let (object, status) =
-            futures::future::try_join(self.store.get(&object_key), self.store.get(&status_key)).await?;
-        object.map(|entry| Stored::of(&entry, status.as_ref())).transpose()
+        Ok(self.read_many::<N>(&[id]).await?.pop().flatten())
     }
 
-    async fn read_many<N: Noun>(&self, ids: Vec<Uuid>) -> Result<Vec<Option<Stored<N>>>, RegistryError> {
-        futures::future::try_join_all(ids.into_iter().map(|id| self.read::<N>(id))).await
+    /// Objects with their statuses, in the order of the ids.
+    async fn read_many<N: Noun>(&self, ids: &[Uuid]) -> Result<Vec<Option<Stored<N>>>, RegistryError> {
+        let keys: Vec<String> =
+            ids.iter().flat_map(|id| [N::KIND.object(*id), N::KIND.status(*id)]).collect();
+        let entries = self.store.get_all(&keys).await?;
+        let pairs = entries.chunks_exact(2);
+        pairs
+            .map(|pair| pair[0].as_ref().map(|object| Stored::of(object, pair[1].as_ref())).transpose())
+            .collect()
     }
 
     /// Waits until lists show `revision`.
@@ -187,9 +199,12 @@ impl Registry {
             head: tokio::sync::watch::Sender::new(Revision::ZERO),
             live: AtomicBool::new(false),
             loaded: AtomicBool::new(false),
+            freeze: RwLock::default(),
         });
         feed::load(&shared).await?;
-        Ok(Arc::new(Self { shared }))
+        let registry = Self { shared };
+        registry.set_freeze(freeze::state(registry.store().as_ref()).await);
+        Ok(Arc::new(registry))
     }
 
     /// Runs the feed and the timer until `stop`.
@@ -207,6 +222,15 @@ impl Registry {
     /// Whether the feed follows the store now.
     pub fn is_live(&self) -> bool {
         self.shared.live.load(Ordering::Acquire)
+    }
+
+    /// Whether anything may act, as of a moment ago. [`freeze::state`] asks the store itself.
+    pub fn freeze(&self) -> Arc<Freeze> {
+        Arc::clone(&self.shared.freeze.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub fn set_freeze(&self, state: Freeze) {
+        *self.shared.freeze.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(state);
     }
 
     /// How far lists have come.
@@ -256,18 +280,34 @@ impl Registry {
         }
         for group in missing.chunks(PAGE_READS) {
             let ids: Vec<Uuid> = group.iter().map(|(_, id, _)| *id).collect();
-            for ((place, _, secrets), stored) in group.iter().zip(self.shared.read_many::<N>(ids).await?) {
-                texts[*place] = stored.map(|stored| self.render(&stored, *secrets));
+            for ((place, _, secrets), stored) in group.iter().zip(self.shared.read_many::<N>(&ids).await?) {
+                texts[*place] = stored.map(|stored| self.kept(&stored, *secrets));
             }
         }
         Ok(texts.into_iter().flatten().collect())
     }
 
-    fn render<N: Noun>(&self, stored: &Stored<N>, secrets: Secrets) -> Bytes {
-        let text = Bytes::from(stored.text(secrets));
-        let rendered =
-            Rendered { version: stored.version, status_version: stored.status_version, text: text.clone() };
-        self.shared.cache.put((stored.object.id(), secrets), rendered);
+    /// An object as the API shows it now. Nothing is kept: what was only tried must not be shown to others.
+    pub fn render<N: Noun>(&self, stored: &Stored<N>, secrets: Secrets) -> Bytes {
+        let pools = (N::KIND == Kind::Cluster).then(|| self.shared.index().rollup(stored.object.id()));
+        Bytes::from(match pools {
+            Some(pools) => stored.text_with(secrets, Some(pools)),
+            None => stored.text(secrets),
+        })
+    }
+
+    /// The same of an object as it was read from the store, kept for whoever asks next.
+    fn kept<N: Noun>(&self, stored: &Stored<N>, secrets: Secrets) -> Bytes {
+        let text = self.render(stored, secrets);
+        // The pools of a cluster change without it, so its text is never kept.
+        if N::KIND != Kind::Cluster {
+            let rendered = Rendered {
+                version: stored.version,
+                status_version: stored.status_version,
+                text: text.clone(),
+            };
+            self.shared.cache.put((stored.object.id(), secrets), rendered);
+        }
         text
     }
 
@@ -291,7 +331,7 @@ impl Registry {
         let Some(secrets) = see(stored.object.project(), stored.object.is_deleting()) else {
             return Err(missing);
         };
-        Ok((self.render(&stored, secrets), stored.version))
+        Ok((self.kept(&stored, secrets), stored.version))
     }
 
     /// The object and its status, from the store.

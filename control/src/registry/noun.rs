@@ -2,19 +2,25 @@
 
 use muster_model::{
     ClusterId, Timestamp,
+    host::{
+        PoolHostConfig,
+        keys::{self as hosts, PoolRecord},
+    },
     identity::Secrets,
+    platform::PlatformKind,
     report::Report,
     status::{
-        AggregateConfig, Aggregated, ClusterStatus, PoolStatus, Subject, Target, aggregate_cluster,
-        aggregate_pool,
+        AggregateConfig, Aggregated, ClusterStatus, PoolRollup, PoolStatus, Subject, Target,
+        aggregate_cluster, aggregate_pool,
     },
-    store::{Entry, Revision},
+    store::{Entry, Expect, Revision, Txn},
 };
 pub use muster_model::{cluster::Cluster, pool::NodePool};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use uuid::Uuid;
 
 use super::{RegistryError, keys, keys::Kind};
+use crate::inventory::keys as inventory;
 
 /// An object with a name, a generation and a status.
 pub trait Noun:
@@ -45,8 +51,27 @@ pub trait Noun:
         config: &AggregateConfig,
     ) -> Aggregated<Self::Status>;
 
+    /// Puts the count of its pools into a status that shows one.
+    fn count_pools(_: &mut Self::Status, _: Option<PoolRollup>) {}
+
     fn is_deleting(&self) -> bool {
         self.deleted_at().is_some()
+    }
+
+    /// What is written with the object beside its name: changes from `before` to `after`, one of which is given.
+    /// Comparisons hold only while nobody else has what the object wants.
+    fn companions(txn: Txn, _before: Option<&Self>, _after: Option<&Self>) -> Txn {
+        txn
+    }
+
+    /// Why a comparison of [`Noun::companions`] did not hold.
+    fn companion_taken(&self) -> RegistryError {
+        RegistryError::Busy
+    }
+
+    /// Keys that [`Noun::companions`] compares.
+    fn is_companion(_key: &str) -> bool {
+        false
     }
 }
 
@@ -117,40 +142,63 @@ impl<N: Noun> Stored<N> {
             None => self.object.render(self.version, &self.status(), secrets),
         }
     }
+
+    /// As the API shows it, with what is counted at the moment of reading.
+    pub fn text_with(&self, secrets: Secrets, pools: Option<PoolRollup>) -> Vec<u8> {
+        self.object.render(self.version, &self.status_with(pools), secrets)
+    }
+
+    /// The status with what is counted at the moment of reading.
+    pub fn status_with(&self, pools: Option<PoolRollup>) -> N::Status {
+        let mut status = self.status();
+        N::count_pools(&mut status, pools);
+        status
+    }
+}
+
+/// What is the same in both envelopes.
+macro_rules! envelope {
+    () => {
+        fn id(&self) -> Uuid {
+            self.id.uuid()
+        }
+
+        fn name(&self) -> &str {
+            self.name.as_str()
+        }
+
+        fn project(&self) -> &str {
+            self.project.as_str()
+        }
+
+        fn generation(&self) -> u64 {
+            self.generation
+        }
+
+        fn deleted_at(&self) -> Option<Timestamp> {
+            self.deleted_at
+        }
+
+        fn updated_at(&self) -> Timestamp {
+            self.updated_at
+        }
+
+        fn set_deleted(&mut self, at: Option<Timestamp>, now: Timestamp) {
+            self.deleted_at = at;
+            self.updated_at = now;
+        }
+
+        fn render(&self, version: Revision, status: &Self::Status, secrets: Secrets) -> Vec<u8> {
+            self.to_api_bytes(version, Some(status), secrets)
+        }
+    };
 }
 
 impl Noun for Cluster {
     const KIND: Kind = Kind::Cluster;
     type Status = ClusterStatus;
 
-    fn id(&self) -> Uuid {
-        self.id.uuid()
-    }
-
-    fn name(&self) -> &str {
-        self.name.as_str()
-    }
-
-    fn project(&self) -> &str {
-        self.project.as_str()
-    }
-
-    fn generation(&self) -> u64 {
-        self.generation
-    }
-
-    fn deleted_at(&self) -> Option<Timestamp> {
-        self.deleted_at
-    }
-
-    fn updated_at(&self) -> Timestamp {
-        self.updated_at
-    }
-
-    fn set_deleted(&mut self, at: Option<Timestamp>, now: Timestamp) {
-        self.deleted_at = at;
-        self.updated_at = now;
-    }
+    envelope!();
 
     fn name_key(&self) -> String {
         keys::cluster_name(self.project.as_str(), self.name.as_str())
@@ -160,8 +208,8 @@ impl Noun for Cluster {
         RegistryError::NameTaken { kind: Kind::Cluster, name: self.name.to_string(), place: "project" }
     }
 
-    fn render(&self, version: Revision, status: &ClusterStatus, secrets: Secrets) -> Vec<u8> {
-        self.to_api_bytes(version, Some(status), secrets)
+    fn count_pools(status: &mut ClusterStatus, pools: Option<PoolRollup>) {
+        status.pools = pools;
     }
 
     fn aggregate(
@@ -180,34 +228,7 @@ impl Noun for NodePool {
     const KIND: Kind = Kind::Pool;
     type Status = PoolStatus;
 
-    fn id(&self) -> Uuid {
-        self.id.uuid()
-    }
-
-    fn name(&self) -> &str {
-        self.name.as_str()
-    }
-
-    fn project(&self) -> &str {
-        self.project.as_str()
-    }
-
-    fn generation(&self) -> u64 {
-        self.generation
-    }
-
-    fn deleted_at(&self) -> Option<Timestamp> {
-        self.deleted_at
-    }
-
-    fn updated_at(&self) -> Timestamp {
-        self.updated_at
-    }
-
-    fn set_deleted(&mut self, at: Option<Timestamp>, now: Timestamp) {
-        self.deleted_at = at;
-        self.updated_at = now;
-    }
+    envelope!();
 
     fn name_key(&self) -> String {
         keys::pool_name(ClusterId::uuid(self.cluster_id), self.name.as_str())
@@ -215,10 +236,6 @@ impl Noun for NodePool {
 
     fn name_taken(&self) -> RegistryError {
         RegistryError::NameTaken { kind: Kind::Pool, name: self.name.to_string(), place: "cluster" }
-    }
-
-    fn render(&self, version: Revision, status: &PoolStatus, secrets: Secrets) -> Vec<u8> {
-        self.to_api_bytes(version, Some(status), secrets)
     }
 
     fn aggregate(
@@ -234,4 +251,43 @@ impl Noun for NodePool {
         );
         aggregate_pool(self, Target { nodes }, reports, before.map(|(_, status)| status), now, config)
     }
+
+    /// A pool of servers owns its name in the inventory and writes its host settings there.
+    fn companions(mut txn: Txn, before: Option<&Self>, after: Option<&Self>) -> Txn {
+        let (old, new) = (before.and_then(inventory_pool), after.and_then(inventory_pool));
+        let moved = old.as_ref().map(|(name, _)| name) != new.as_ref().map(|(name, _)| name);
+        if let Some((name, _)) = old.as_ref().filter(|_| moved) {
+            txn = txn.delete(inventory::pool_owner(name)).delete(hosts::pool(name, PoolRecord::Config));
+        }
+        if let Some((name, config)) = new {
+            if moved {
+                let id = after.map(|pool| pool.id.to_string()).unwrap_or_default();
+                let key = inventory::pool_owner(&name);
+                txn = txn.expect(&key, Expect::Absent).put(&key, id);
+            }
+            if moved || old.is_none_or(|(_, old)| old != config) {
+                txn = txn.put(hosts::pool(&name, PoolRecord::Config), super::write::encode(&config));
+            }
+        }
+        txn
+    }
+
+    fn companion_taken(&self) -> RegistryError {
+        let name = inventory_pool(self).map(|(name, _)| name).unwrap_or_default();
+        RegistryError::NameTaken { kind: Kind::Pool, name, place: "the inventory (platform.baremetal.pool)" }
+    }
+
+    fn is_companion(key: &str) -> bool {
+        key.starts_with(inventory::ROOT)
+    }
+}
+
+/// The name in the inventory and the host settings of a pool of servers.
+pub(crate) fn inventory_pool(pool: &NodePool) -> Option<(String, PoolHostConfig)> {
+    if pool.spec.platform.kind != PlatformKind::Baremetal {
+        return None;
+    }
+    let name = pool.spec.platform.facts().inventory.unwrap_or_else(|| pool.name.to_string());
+    let config = pool.spec.platform.block.as_ref().map(PoolHostConfig::of_block).unwrap_or_default();
+    Some((name, config))
 }

@@ -1,22 +1,35 @@
-//! Operations: a scale action, and what became of it.
+//! Operations: a scale action on a pool or a power action on a host, and what became of it.
 //!
 //! An operation is written with the change that it stands for. It ends when the pool has reached the
 //! size, when somebody asked for another size, when controllers gave up, or when the pool is gone; how it
 //! ended is stored, so that a later change does not rewrite the past.
 
 use muster_model::{
-    Timestamp,
-    status::Phase,
-    store::{Committed, Entry, Expect, List, Txn},
+    Duration, Timestamp,
+    field::Choice,
+    status::{Phase, nodes_are},
+    store::{Committed, Entry, Expect, Revision, Txn},
 };
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::inventory::PowerOrder;
+
 use super::{
-    Registry, RegistryError, keys,
+    Registry, RegistryError,
+    filter::Filter,
+    index::{Found, OPEN, Start},
+    keys::{self, Kind},
     noun::{NodePool, Noun, Stored},
     write,
 };
+
+/// Finished operations that are kept: with 500 bytes each, 5 MB in the store.
+const KEEP_FINISHED: usize = 10_000;
+/// How long a finished operation can be looked up.
+const KEEP_FOR: Duration = Duration::from_hours(30 * 24);
+/// Operations removed in one tick of the timer, so that a backlog does not stop everything else.
+const PRUNE_BATCH: usize = 200;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OperationState {
@@ -27,20 +40,36 @@ pub enum OperationState {
     Failed,
 }
 
-/// One operation.
+impl OperationState {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => OPEN,
+            Self::Succeeded => "Succeeded",
+            Self::Superseded => "Superseded",
+            Self::Failed => "Failed",
+        }
+    }
+}
+
+impl Choice for OperationState {
+    const WHAT: &'static str = "a state of an operation";
+    const ALL: &'static [(&'static str, Self)] = &[
+        (OPEN, Self::Running),
+        ("Succeeded", Self::Succeeded),
+        ("Superseded", Self::Superseded),
+        ("Failed", Self::Failed),
+    ];
+}
+
+/// One operation. It is about a pool or about a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operation {
     pub id: Uuid,
-    /// What is done: `scale`.
+    /// What is done: `scale`, `power-on`, `power-off`, `power-cycle`, `self-test`.
     pub kind: String,
     pub project: String,
-    pub nodepool_id: Uuid,
-    pub cluster_id: Uuid,
-    pub nodepool_name: String,
-    /// Nodes that the pool should have.
-    pub target_nodes: u32,
-    /// The pool's generation that the change made.
-    pub generation: u64,
+    #[serde(flatten)]
+    pub subject: Subject,
     pub state: OperationState,
     pub done: bool,
     pub message: String,
@@ -50,10 +79,31 @@ pub struct Operation {
     pub finished_at: Option<Timestamp>,
 }
 
-#[derive(Debug, Deserialize)]
-pub(super) struct LightOperation {
-    pub(super) nodepool_id: Uuid,
-    pub(super) done: bool,
+/// What an operation is about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Subject {
+    Pool {
+        nodepool_id: Uuid,
+        cluster_id: Uuid,
+        nodepool_name: String,
+        /// Nodes that the pool should have.
+        target_nodes: u32,
+        /// The pool's generation that the change made.
+        generation: u64,
+    },
+    Host {
+        host: String,
+        reason: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        power: Option<PowerOrder>,
+        /// The id in the host's own record, for operations that the host loop began.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        operation: Option<String>,
+        /// Where the host stood at the last change.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        phase: Option<String>,
+    },
 }
 
 impl Operation {
@@ -63,14 +113,16 @@ impl Operation {
             id,
             kind: "scale".into(),
             project: pool.project.to_string(),
-            nodepool_id: pool.id.uuid(),
-            cluster_id: pool.cluster_id.uuid(),
-            nodepool_name: pool.name.to_string(),
-            target_nodes,
-            generation: pool.generation,
+            subject: Subject::Pool {
+                nodepool_id: pool.id.uuid(),
+                cluster_id: pool.cluster_id.uuid(),
+                nodepool_name: pool.name.to_string(),
+                target_nodes,
+                generation: pool.generation,
+            },
             state: OperationState::Running,
             done: false,
-            message: format!("waiting until {target_nodes} nodes are ready"),
+            message: format!("waiting until {} ready", nodes_are(target_nodes)),
             created_at: now,
             created_by: by.to_owned(),
             finished_at: None,
@@ -88,25 +140,42 @@ impl Operation {
         txn.expect(&key, Expect::Absent).put(&key, value)
     }
 
+    /// The pool that it is about, if it is about one.
+    pub fn nodepool_id(&self) -> Option<Uuid> {
+        match &self.subject {
+            Subject::Pool { nodepool_id, .. } => Some(*nodepool_id),
+            Subject::Host { .. } => None,
+        }
+    }
+
+    /// The host that it is about, if it is about one.
+    pub fn host(&self) -> Option<&str> {
+        match &self.subject {
+            Subject::Host { host, .. } => Some(host),
+            Subject::Pool { .. } => None,
+        }
+    }
+
     /// How the operation stands, given its pool. Pure; `None` while it goes on.
     fn verdict(&self, pool: Option<&Stored<NodePool>>) -> Option<(OperationState, String)> {
+        let Subject::Pool { generation, target_nodes, .. } = self.subject else { return None };
         let Some(stored) = pool.filter(|stored| !stored.object.is_deleting()) else {
             return Some((OperationState::Failed, "the pool was deleted".into()));
         };
         let status = stored.status();
-        if stored.object.generation > self.generation && status.desired_nodes != self.target_nodes {
+        if stored.object.generation > generation && status.desired_nodes != target_nodes {
             let wanted = status.desired_nodes;
-            return Some((OperationState::Superseded, format!("{wanted} nodes were asked for meanwhile")));
+            let nodes = if wanted == 1 { "node was" } else { "nodes were" };
+            return Some((OperationState::Superseded, format!("{wanted} {nodes} asked for meanwhile")));
         }
-        if status.observed_generation < self.generation {
+        if status.observed_generation < generation {
             return None;
         }
         if status.phase == Phase::Failed {
             return Some((OperationState::Failed, status.message));
         }
-        (status.phase == Phase::Ready
-            && status.ready_nodes.or(status.current_nodes) == Some(self.target_nodes))
-        .then(|| (OperationState::Succeeded, format!("{} nodes are ready", self.target_nodes)))
+        (status.phase == Phase::Ready && status.ready_nodes.or(status.current_nodes) == Some(target_nodes))
+            .then(|| (OperationState::Succeeded, format!("{} ready", nodes_are(target_nodes))))
     }
 }
 
@@ -116,21 +185,34 @@ impl Registry {
         decode(&entry.ok_or(RegistryError::NoOperation)?)
     }
 
-    /// Operations newest first, as far as `wants` takes them.
+    /// A page of operations, newest first. `filter.cluster` is the pool, `filter.phase` the state.
     pub async fn operations(
         &self,
-        wants: impl Fn(&Operation) -> bool,
-    ) -> Result<Vec<Operation>, RegistryError> {
-        let (mut found, mut after) = (Vec::new(), None);
-        loop {
-            let page = self.shared.store.list(List { after, ..List::prefix(keys::OPERATIONS) }).await?;
-            after = page.entries.last().map(|entry| entry.key.clone());
-            found.extend(page.entries.iter().filter_map(|entry| decode(entry).ok()).filter(&wants));
-            if !page.more || after.is_none() {
-                break;
+        filter: &Filter,
+        start: Start,
+        limit: usize,
+    ) -> Result<(Found, Vec<Operation>), RegistryError> {
+        let found = self.list(Kind::Operation, filter, start, limit)?;
+        let read = |id: Uuid| async move {
+            let entry = self.shared.store.get(&keys::operation(id)).await?;
+            entry.as_ref().map(decode).transpose()
+        };
+        let read = futures::future::try_join_all(found.items.iter().map(|item| read(item.id))).await?;
+        Ok((found, read.into_iter().flatten().collect()))
+    }
+
+    /// Operations under way, oldest first.
+    pub async fn open_operations(&self) -> Result<Vec<Operation>, RegistryError> {
+        let open: Vec<Uuid> = self.shared.index().open_operations.iter().copied().collect();
+        let mut found = Vec::with_capacity(open.len());
+        for id in open {
+            match self.operation(id).await {
+                Ok(operation) if !operation.done => found.push(operation),
+                Ok(_) | Err(RegistryError::NoOperation) => {}
+                Err(error) => return Err(error),
             }
         }
-        found.sort_by_key(|operation| std::cmp::Reverse((operation.created_at, operation.id)));
+        found.sort_by_key(|operation| (operation.created_at, operation.id));
         Ok(found)
     }
 
@@ -172,7 +254,9 @@ impl Registry {
         if operation.done {
             return Ok(operation);
         }
-        let pool = self.read::<NodePool>(operation.nodepool_id).await?;
+        // Operations on hosts are ended by the inventory, which knows them.
+        let Some(pool) = operation.nodepool_id() else { return Ok(operation) };
+        let pool = self.read::<NodePool>(pool).await?;
         let Some((state, message)) = operation.verdict(pool.as_ref()) else { return Ok(operation) };
         operation.state = state;
         operation.message = message;
@@ -189,7 +273,7 @@ impl Registry {
 
 /// Ends every open operation that is over.
 pub(super) async fn settle(registry: &Registry) -> Result<(), RegistryError> {
-    let open: Vec<Uuid> = registry.shared.index().open_operations.keys().copied().collect();
+    let open: Vec<Uuid> = registry.shared.index().open_operations.iter().copied().collect();
     for id in open {
         match registry.settle_operation(id).await {
             Ok(_) | Err(RegistryError::NoOperation) => {}
@@ -199,7 +283,28 @@ pub(super) async fn settle(registry: &Registry) -> Result<(), RegistryError> {
     Ok(())
 }
 
-fn decode(entry: &Entry) -> Result<Operation, RegistryError> {
+/// Removes finished operations that are old or too many, oldest first; at most [`PRUNE_BATCH`] at once.
+pub(super) async fn prune(registry: &Registry) -> Result<usize, RegistryError> {
+    let now = registry.shared.clock.now();
+    let gone: Vec<(Uuid, Revision)> = {
+        let index = registry.shared.index();
+        let finished = || index.operations.iter().filter(|summary| summary.phase != OPEN);
+        let surplus = finished().count().saturating_sub(KEEP_FINISHED);
+        let due = finished()
+            .enumerate()
+            .take_while(|(place, summary)| *place < surplus || now.since(summary.created_at) > KEEP_FOR);
+        due.take(PRUNE_BATCH).map(|(_, summary)| (summary.id, summary.version)).collect()
+    };
+    for (id, version) in &gone {
+        let key = keys::operation(*id);
+        // Refused: another process removed it.
+        let txn = Txn::new().expect(&key, Expect::Modified(*version)).delete(&key);
+        let _ = registry.shared.store.commit(txn).await?;
+    }
+    Ok(gone.len())
+}
+
+pub(crate) fn decode(entry: &Entry) -> Result<Operation, RegistryError> {
     serde_json::from_slice(&entry.value)
         .map_err(|source| RegistryError::Damaged { key: entry.key.clone(), source })
 }

@@ -127,6 +127,94 @@ impl Registry {
     }
 }
 
+impl Registry {
+    /// Forgets what a controller reported, for one that is gone for good. `None`: it had not reported.
+    pub async fn delete_report<N: Noun>(
+        &self,
+        context: &WriteContext,
+        id: Uuid,
+        controller: &str,
+    ) -> Result<Option<Written<N>>, RegistryError> {
+        let (shared, status_key) = (&self.shared, N::KIND.status(id));
+        for _ in 0..MAX_TRIES {
+            let stored = self.read::<N>(id).await?.ok_or(RegistryError::NotFound { kind: N::KIND })?;
+            let mut reports = read_reports(shared, N::KIND, id).await?;
+            let Some(place) = reports.iter().position(|report| report.controller_name == controller) else {
+                return Ok(None);
+            };
+            reports.remove(place);
+            let record = aggregate(shared, &stored.object, &reports, Some(&stored), context.now);
+            let expect =
+                stored.status.as_ref().map_or(Expect::Absent, |_| Expect::Modified(stored.status_version));
+            let txn = Txn::new()
+                .expect(N::KIND.object(id), Expect::Modified(stored.version))
+                .expect(&status_key, expect)
+                .delete(N::KIND.report(id, controller))
+                .put(&status_key, write::encode(&record));
+            let mut audit = AuditNote {
+                project: stored.object.project().to_owned(),
+                name: stored.object.name().to_owned(),
+                changed: vec![format!("controller_status.{controller}")],
+                ..AuditNote::default()
+            };
+            let mut status_version = stored.status_version;
+            if !context.dry_run {
+                let Committed::Done { revision } = shared.store.commit(txn).await? else { continue };
+                shared.caught_up(revision).await;
+                if stored.object.is_deleting() {
+                    super::timer::finish_deletion::<N>(shared, id).await?;
+                }
+                audit.revision = Some(revision.0);
+                status_version = revision;
+            }
+            let stored = Stored { status: Some(record), status_version, ..stored };
+            return Ok(Some(Written { stored, changed: true, replayed: false, warnings: Vec::new(), audit }));
+        }
+        Err(RegistryError::Busy)
+    }
+
+    /// A status as it is shown: with what is counted at the moment of reading.
+    pub fn shown_status<N: Noun>(&self, stored: &Stored<N>) -> N::Status {
+        let pools = (N::KIND == Kind::Cluster).then(|| self.shared.index().rollup(stored.object.id()));
+        stored.status_with(pools)
+    }
+
+    /// Puts the view that its servers give into a pool's status. `make` gets the view that is there, and returns
+    /// the one that should be; nothing is written when they are equal.
+    pub async fn set_baremetal(
+        &self,
+        id: Uuid,
+        make: impl Fn(&muster_model::status::PoolStatus) -> serde_json::Value,
+    ) -> Result<(), RegistryError> {
+        for _ in 0..MAX_TRIES {
+            let Some(stored) = self.read::<super::noun::NodePool>(id).await? else { return Ok(()) };
+            let mut status = stored.status();
+            let view = make(&status);
+            if status.baremetal.as_ref() == Some(&view) {
+                return Ok(());
+            }
+            status.baremetal = Some(view);
+            status.updated_at = self.shared.clock.now();
+            let recheck_at = stored.status.as_ref().and_then(|record| record.recheck_at);
+            let record = StatusRecord { status, recheck_at };
+            let key = Kind::Pool.status(id);
+            let expect = match stored.status {
+                Some(_) => Expect::Modified(stored.status_version),
+                None => Expect::Absent,
+            };
+            let txn = Txn::new()
+                .expect(Kind::Pool.object(id), Expect::Modified(stored.version))
+                .expect(&key, expect)
+                .put(&key, write::encode(&record));
+            if let Committed::Done { revision } = self.shared.store.commit(txn).await? {
+                self.shared.caught_up(revision).await;
+                return Ok(());
+            }
+        }
+        Err(RegistryError::Busy)
+    }
+}
+
 /// The status that follows from `reports` for `object`, which was `before` until now.
 pub(super) fn aggregate<N: Noun>(
     shared: &Shared,

@@ -12,6 +12,8 @@ use muster_model::{
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::freeze;
+
 use super::{
     Registry, RegistryError, Shared,
     idempotency::LightRecord,
@@ -24,12 +26,15 @@ use super::{
 const TICK: Duration = Duration::from_millis(500);
 /// Objects brought up to date in one tick, so that a mass expiry does not stop everything else.
 const BATCH: usize = 200;
+/// How often it is looked whether everything is frozen, and whether the world was observed again.
+const LOOK: Duration = Duration::from_secs(2);
 /// How often old idempotency keys are swept out.
 const SWEEP: Duration = Duration::from_mins(30);
 
 pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
     let registry = Registry { shared: Arc::clone(&shared) };
     let mut next_sweep = shared.clock.monotonic();
+    let mut next_look = next_sweep;
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
@@ -41,6 +46,10 @@ pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
         if let Err(error) = tick(&registry).await {
             tracing::warn!(%error, "the timer could not bring everything up to date; it tries again");
         }
+        if shared.clock.monotonic() >= next_look {
+            next_look = shared.clock.monotonic().saturating_add(LOOK);
+            look_at_freeze(&registry).await;
+        }
         if shared.clock.monotonic() >= next_sweep {
             next_sweep = shared.clock.monotonic().saturating_add(SWEEP);
             if let Err(error) = sweep_idempotency(&shared).await {
@@ -50,6 +59,18 @@ pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
     }
 }
 
+/// Keeps what is known about the freeze fresh, and lifts the one that a restore left once the world was seen.
+async fn look_at_freeze(registry: &Registry) {
+    let store = registry.store().as_ref();
+    match freeze::lift_when_observed(store).await {
+        Ok(true) => tracing::info!("the world was observed again after a restore; Muster may act"),
+        Ok(false) => {}
+        Err(error) => tracing::warn!(%error, "whether the world was observed again is not known"),
+    }
+    let state = freeze::state(store).await;
+    registry.set_freeze(state);
+}
+
 async fn tick(registry: &Registry) -> Result<(), RegistryError> {
     let shared = &registry.shared;
     let due = shared.index().due(shared.clock.now(), BATCH);
@@ -57,6 +78,7 @@ async fn tick(registry: &Registry) -> Result<(), RegistryError> {
         match kind {
             Kind::Cluster => refresh::<Cluster>(registry, id).await?,
             Kind::Pool => refresh::<NodePool>(registry, id).await?,
+            Kind::Operation => {}
         }
     }
     let (clusters, pools) = deleting(shared);
@@ -66,7 +88,8 @@ async fn tick(registry: &Registry) -> Result<(), RegistryError> {
     for id in clusters {
         write::sweep_cluster(shared, id, write::Force::No).await?;
     }
-    operations::settle(registry).await
+    operations::settle(registry).await?;
+    operations::prune(registry).await.map(drop)
 }
 
 /// Objects that are being deleted.

@@ -25,7 +25,7 @@ use super::{
     filter::Filter,
     index::{Index, Summary},
     keys::{self, Kind, Place},
-    light::{LightObject, LightStatus},
+    light::{self, LightStatus},
     noun::{Cluster, NodePool, Noun, Stored},
 };
 
@@ -334,6 +334,14 @@ impl Shared {
         match kind {
             Kind::Cluster => self.text_of::<Cluster>(id, at, secrets).await,
             Kind::Pool => self.text_of::<NodePool>(id, at, secrets).await,
+            // An operation is shown as it is stored, and holds no secrets.
+            Kind::Operation => match self.entries_at(kind, id, at).await {
+                Ok((object, _)) => Ok(object.map(|entry| entry.value)),
+                Err(StoreError::Compacted { .. }) => {
+                    Ok(self.store.get(&kind.object(id)).await?.map(|entry| entry.value))
+                }
+                Err(error) => Err(error.into()),
+            },
         }
     }
 
@@ -374,8 +382,8 @@ impl Shared {
     ) -> Result<Option<Arc<Summary>>, RegistryError> {
         let (object, status) = self.entries_at(kind, id, at).await?;
         let Some(object) = object else { return Ok(None) };
-        let Ok(light) = serde_json::from_slice::<LightObject<'_>>(&object.value) else { return Ok(None) };
-        let mut summary = light.summary(kind, object.modified, &mut Index::default());
+        let read = light::summary(kind, &object.value, object.modified, &mut Index::default());
+        let Ok(mut summary) = read else { return Ok(None) };
         if let Some(status) = status
             && let Ok(light) = serde_json::from_slice::<LightStatus>(&status.value)
         {

@@ -98,8 +98,11 @@ impl Registry {
             txn = key.record(txn, &value, context.now);
         }
         txn = txn.put(&object_key, value).put(&name_key, id.to_string());
+        let companions = txn.compares.len();
+        txn = N::companions(txn, None, Some(&object));
         let note = AuditNote::between::<N>(None, Some(&object));
         if context.dry_run {
+            self.check_companions::<N>(&txn, &object).await?;
             return self.dry_create(object, &object_key, &name_key, warnings, note).await;
         }
         match shared.store.commit(txn).await? {
@@ -112,6 +115,7 @@ impl Registry {
             }
             Committed::Refused { failed: 1, .. } => Err(object.name_taken()),
             Committed::Refused { failed: 2, .. } if parent.is_some() => Err(RegistryError::Busy),
+            Committed::Refused { failed, .. } if failed >= companions => Err(object.companion_taken()),
             Committed::Refused { .. } => match &context.idempotency {
                 // The same request was carried out between our look and our commit.
                 Some(key) => {
@@ -120,6 +124,17 @@ impl Registry {
                 None => Err(RegistryError::Busy),
             },
         }
+    }
+
+    /// For dry runs: fails when somebody else has what the object wants beside its name.
+    async fn check_companions<N: Noun>(&self, txn: &Txn, object: &N) -> Result<(), RegistryError> {
+        for compare in txn.compares.iter().filter(|compare| N::is_companion(&compare.key)) {
+            let found = self.shared.store.get(&compare.key).await?;
+            if !compare.expect.holds(found.as_ref()) {
+                return Err(object.companion_taken());
+            }
+        }
+        Ok(())
     }
 
     async fn dry_create<N: Noun>(
@@ -137,6 +152,56 @@ impl Registry {
             return Err(object.name_taken());
         }
         Ok(Written::new(Stored::fresh(object, self.revision()), true, warnings, note))
+    }
+
+    /// Puts a new object in the place of `old`, under the same id: nothing of the old one is left, neither its
+    /// name nor what was reported on it. [`RegistryError::Busy`] when either it or `parent` changed meanwhile.
+    pub async fn take_over<N: Noun>(
+        &self,
+        context: &WriteContext,
+        old: &Stored<N>,
+        object: N,
+        parent: (String, Revision),
+        warnings: Vec<String>,
+    ) -> Result<Written<N>, RegistryError> {
+        let (id, shared) = (object.id(), &self.shared);
+        if let Some(key) = &context.idempotency
+            && let Some(replay) = Replay::find::<N>(shared, key).await?
+        {
+            return Ok(Written::replayed(replay));
+        }
+        let value = encode(&object);
+        let key = N::KIND.object(id);
+        let (old_name, new_name) = (old.object.name_key(), object.name_key());
+        let mut txn = Txn::new()
+            .expect(&key, Expect::Modified(old.version))
+            .expect(parent.0, Expect::Modified(parent.1));
+        if old_name != new_name {
+            txn = txn.expect(&new_name, Expect::Absent).delete(&old_name);
+        }
+        for report in reports::keys_of(shared, N::KIND, id).await? {
+            txn = txn.delete(report);
+        }
+        txn = txn.put(&new_name, id.to_string()).delete(N::KIND.status(id));
+        if let Some(key) = &context.idempotency {
+            txn = key.record(txn, &value, context.now);
+        }
+        txn = txn.put(&key, value);
+        let note = AuditNote::between::<N>(None, Some(&object));
+        if context.dry_run {
+            if old_name != new_name && shared.store.get(&new_name).await?.is_some() {
+                return Err(object.name_taken());
+            }
+            return Ok(Written::new(Stored::fresh(object, self.revision()), true, warnings, note));
+        }
+        match shared.store.commit(txn).await? {
+            Committed::Done { revision } => {
+                shared.caught_up(revision).await;
+                Ok(Written::new(Stored::fresh(object, revision), true, warnings, note.at(revision)))
+            }
+            Committed::Refused { failed: 2, .. } if old_name != new_name => Err(object.name_taken()),
+            Committed::Refused { .. } => Err(RegistryError::Busy),
+        }
     }
 
     /// Changes an object that the caller may see. `change` gets the object as it stands and returns it as
@@ -169,6 +234,8 @@ impl Registry {
                 if renamed && self.shared.store.get(&new_name).await?.is_some() {
                     return Err(object.name_taken());
                 }
+                let companions = N::companions(Txn::new(), Some(&stored.object), Some(&object));
+                self.check_companions::<N>(&companions, &object).await?;
                 return Ok(Written::new(Stored { object, ..stored }, true, warnings, note));
             }
             let key = N::KIND.object(id);
@@ -180,6 +247,8 @@ impl Registry {
             let (txn, status) =
                 reports::restatus(&self.shared, txn, &object, Some(&stored), context.now).await?;
             let txn = attach(txn, &object);
+            let companions = txn.compares.len();
+            let txn = N::companions(txn, Some(&stored.object), Some(&object));
             match self.shared.store.commit(txn).await? {
                 Committed::Done { revision } => {
                     self.shared.caught_up(revision).await;
@@ -187,6 +256,9 @@ impl Registry {
                     return Ok(Written::new(stored, true, warnings, note.at(revision)));
                 }
                 Committed::Refused { failed: 1, .. } if renamed => return Err(object.name_taken()),
+                Committed::Refused { failed, .. } if failed >= companions => {
+                    return Err(object.companion_taken());
+                }
                 Committed::Refused { .. } => {}
             }
         }
@@ -358,6 +430,7 @@ pub(super) async fn remove<N: Noun>(
     for report in reports::keys_of(shared, N::KIND, id).await? {
         txn = txn.delete(report);
     }
+    txn = N::companions(txn, Some(&stored.object), None);
     Ok(done(&shared.store.commit(txn).await?))
 }
 
@@ -405,15 +478,23 @@ impl AuditNote {
     /// What changed between two states of an object.
     pub(super) fn between<N: Noun>(before: Option<&N>, after: Option<&N>) -> Self {
         let object = after.or(before);
-        let old = before.map(|object| serde_json::to_value(object).unwrap_or(Value::Null));
-        let new = after.map(|object| serde_json::to_value(object).unwrap_or(Value::Null));
+        Self::of(
+            object.map(|object| object.project().to_owned()).unwrap_or_default(),
+            object.map(|object| object.name().to_owned()).unwrap_or_default(),
+            before.map(|object| serde_json::to_value(object).unwrap_or(Value::Null)),
+            after.map(|object| serde_json::to_value(object).unwrap_or(Value::Null)),
+        )
+    }
+
+    /// The same for what is no registry object.
+    pub(crate) fn of(project: String, name: String, old: Option<Value>, new: Option<Value>) -> Self {
         let mut changed = Vec::new();
         if let (Some(old), Some(new)) = (&old, &new) {
             paths_between("", old, new, &mut changed);
         }
         Self {
-            project: object.map(|object| object.project().to_owned()).unwrap_or_default(),
-            name: object.map(|object| object.name().to_owned()).unwrap_or_default(),
+            project,
+            name,
             revision: None,
             before: old.as_ref().map(digest),
             after: new.as_ref().map(digest),
@@ -421,7 +502,7 @@ impl AuditNote {
         }
     }
 
-    pub(super) fn at(mut self, revision: Revision) -> Self {
+    pub(crate) fn at(mut self, revision: Revision) -> Self {
         self.revision = Some(revision.0);
         self
     }

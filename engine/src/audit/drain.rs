@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_model::k8s::{Pod, PodDisruptionBudget, VolumeSource};
+use muster_model::k8s::{Pod, PodDisruptionBudget, PodPhase, VolumeSource};
 
 use super::Fault;
 use crate::{fit::selector, snapshot::Snapshot};
@@ -10,13 +10,23 @@ use crate::{fit::selector, snapshot::Snapshot};
 const SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
 const SAFE_VOLUMES: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes";
 const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
+const DAEMON_POD: &str = "cluster-autoscaler.kubernetes.io/daemonset-pod";
+const SKIP_RESCHEDULE: &str = "cluster-autoscaler.kubernetes.io/skip-reschedule";
 const MIRROR: &str = "kubernetes.io/config.mirror";
 const SYSTEM_NAMESPACE: &str = "kube-system";
 
 /// Pods that go with their node: nobody waits for them elsewhere.
 pub(super) fn goes_with_node(pod: &Pod) -> bool {
+    let annotations = &pod.metadata.annotations;
+    let says = |key: &str, value: &str| annotations.text(key) == Some(value);
     let daemon = pod.metadata.controller().is_some_and(|owner| &*owner.kind == "DaemonSet");
-    daemon || pod.metadata.annotations.contains(MIRROR) || pod.is_terminating() || pod.is_finished()
+    let refuses = says(SAFE_TO_EVICT, "false") || says(DO_NOT_DISRUPT, "true");
+    daemon
+        || says(DAEMON_POD, "true")
+        || says(SKIP_RESCHEDULE, "true") && !refuses
+        || annotations.contains(MIRROR)
+        || pod.is_terminating()
+        || pod.is_finished()
 }
 
 /// Budgets as they shrink with each move of the plan.
@@ -37,6 +47,9 @@ impl<'a> Budgets<'a> {
         let covering: Vec<usize> = self.covering(pod).collect();
         if let Some(why) = self.unmovable(pod, !covering.is_empty()) {
             return Err(Fault::Unmovable { pod: pod.key(), why });
+        }
+        if pod.status.phase == PodPhase::Pending {
+            return Ok(()); // it does not run yet: no budget is asked
         }
         let &[index] = &covering[..] else {
             return match covering.len() {
@@ -71,19 +84,19 @@ impl<'a> Budgets<'a> {
     fn unmovable(&self, pod: &Pod, has_budget: bool) -> Option<String> {
         let policy = &self.snapshot.drain;
         let annotations = &pod.metadata.annotations;
-        match annotations.text(SAFE_TO_EVICT) {
-            Some("false") => return Some(format!("{SAFE_TO_EVICT} is false")),
-            Some("true") => return None,
-            _ => {}
-        }
         if annotations.text(DO_NOT_DISRUPT) == Some("true") {
             return Some(format!("{DO_NOT_DISRUPT} is true"));
         }
-        if policy.keep_unreplicated && pod.metadata.controller().is_none() {
-            return Some("it has no controller that would make it again".to_owned());
-        }
         if let Some(why) = self.few_replicas(pod) {
             return Some(why);
+        }
+        match annotations.text(SAFE_TO_EVICT) {
+            Some("true") => return None,
+            Some(word @ ("false" | "on-completion")) => return Some(format!("{SAFE_TO_EVICT} is {word}")),
+            _ => {}
+        }
+        if policy.keep_unreplicated && pod.metadata.controller().is_none() {
+            return Some("it has no controller that would make it again".to_owned());
         }
         if policy.keep_local_storage
             && let Some(volume) = local_volume(pod)
@@ -99,20 +112,30 @@ impl<'a> Budgets<'a> {
         let cluster = &self.snapshot.cluster;
         let same =
             |name: &str, namespace: &str| *name == *owner.name && *namespace == *pod.metadata.namespace;
+        let gone = || Some(format!("its {} {} does not exist", owner.kind, owner.name));
+        // A kind of which nothing was listed is not known, so nothing is missing.
         let wanted = match &*owner.kind {
-            "ReplicaSet" | "ReplicationController" => {
+            "ReplicaSet" | "ReplicationController" if !cluster.replica_sets.is_empty() => {
                 let mut sets = cluster.replica_sets.iter();
-                let set = sets.find(|set| same(&set.metadata.name, &set.metadata.namespace))?;
-                set.spec.replicas
+                match sets.find(|set| same(&set.metadata.name, &set.metadata.namespace)) {
+                    Some(set) => set.spec.replicas,
+                    None if &*owner.kind == "ReplicationController" => return None, // seldom listed
+                    None => return gone(),
+                }
             }
-            "StatefulSet" => {
+            "StatefulSet" if !cluster.stateful_sets.is_empty() => {
                 let mut sets = cluster.stateful_sets.iter();
-                let set = sets.find(|set| same(&set.metadata.name, &set.metadata.namespace))?;
-                set.spec.replicas
+                match sets.find(|set| same(&set.metadata.name, &set.metadata.namespace)) {
+                    Some(set) => set.spec.replicas,
+                    None => return gone(),
+                }
             }
-            "Job" => {
+            "Job" if !cluster.jobs.is_empty() => {
                 let mut jobs = cluster.jobs.iter();
-                jobs.find(|job| same(&job.metadata.name, &job.metadata.namespace))?.spec.parallelism
+                match jobs.find(|job| same(&job.metadata.name, &job.metadata.namespace)) {
+                    Some(job) => job.spec.parallelism,
+                    None => return gone(),
+                }
             }
             _ => return None,
         };

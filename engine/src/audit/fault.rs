@@ -38,6 +38,7 @@ pub enum Fault {
     WrongPrice { node: String, found: i64, expected: i64 },
     AboveMax { pool: String, nodes: u32, max: u32 },
     BelowMin { pool: String, nodes: u32, min: u32 },
+    LastThere { node: String, place: String, required: u32 },
     Frozen { pool: String },
     Held { what: String, why: String },
     Unobserved { node: String, why: String },
@@ -81,6 +82,7 @@ impl Fault {
             Self::WrongPrice { .. } => "WrongPrice",
             Self::AboveMax { .. } => "AboveMax",
             Self::BelowMin { .. } => "BelowMin",
+            Self::LastThere { .. } => "LastThere",
             Self::Frozen { .. } => "Frozen",
             Self::Held { .. } => "Held",
             Self::Unobserved { .. } => "Unobserved",
@@ -148,6 +150,9 @@ impl fmt::Display for Fault {
             }
             Self::TooManyNodes { nodes, max } => {
                 write!(f, "the cluster would have {nodes} nodes, {max} are allowed")
+            }
+            Self::LastThere { node, place, required } => {
+                write!(f, "node {node} is the last of its pool in {place}, and {required} of them are kept")
             }
             Self::TooMuch { whose, resource, total, limit } => {
                 write!(f, "{whose} would have {total} {resource}, {limit} is allowed")

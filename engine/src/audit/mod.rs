@@ -10,6 +10,7 @@ mod fault;
 mod groups;
 mod power;
 mod replay;
+mod spread;
 mod supply;
 
 pub use fault::{At, Fault, Finding, Findings};
@@ -21,6 +22,7 @@ pub fn audit(snapshot: &Snapshot, plan: &Plan) -> Findings {
     let mut findings = Findings::default();
     supply::check(snapshot, plan, &mut findings);
     bounds::check(snapshot, plan, &mut findings);
+    spread::check(snapshot, plan, &mut findings);
     power::check(snapshot, plan, &mut findings);
     let running = replay::check(snapshot, plan, &mut findings);
     groups::check(snapshot, &running, &mut findings);

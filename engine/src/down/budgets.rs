@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_model::k8s::{Labels, Pod, PodDisruptionBudget};
+use muster_model::k8s::{Labels, Pod, PodDisruptionBudget, PodPhase};
 
 use crate::{fit::selector, plan::hash::FixedMap};
 
@@ -64,6 +64,8 @@ impl<'a> Budgets<'a> {
         let list = self.list;
         match *self.covering(pod) {
             [] => Draw::None,
+            // The API server asks no budget about a pod that does not run yet.
+            _ if pod.status.phase == PodPhase::Pending => Draw::Free,
             [only] if costs_nothing(&list[only as usize], pod) => Draw::Free,
             [only] => Draw::One(only),
             _ => Draw::Several,

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     fit::{Amounts, requests},
-    plan::{Input, Plan, Source, Target, Translated, hash::FixedMap, translate},
+    plan::{Input, Plan, Running, Source, Target, Translated, hash::FixedMap, in_bounds, translate},
     snapshot::{Member, MemberState, Snapshot},
     solve::{Problem, State},
     template,
@@ -102,7 +102,7 @@ impl<'a> Ground<'a> {
         let interned = intern(&placed, going.iter().map(|(pod, _)| *pod));
         let input = Input {
             nodes: seats.iter().map(|seat| seat.node).collect(),
-            running: going.clone(),
+            running: going.iter().map(|&(pod, node)| Running { pod, node, count: 1, class: None }).collect(),
             pending: interned.examples.iter().collect(),
             namespaces: snapshot.cluster.namespaces.iter().collect(),
             ..Input::default()
@@ -203,13 +203,13 @@ impl<'a> Ground<'a> {
 }
 
 pub(crate) fn amount(lane: &str, amounts: &Amounts) -> i64 {
-    match lane {
+    in_bounds(match lane {
         "cpu" => amounts.milli_cpu,
         "memory" => amounts.memory,
         "ephemeral-storage" => amounts.ephemeral_storage,
         "pods" => amounts.pods,
         name => amounts.scalar(name),
-    }
+    })
 }
 
 /// The class of every example.
@@ -315,7 +315,7 @@ fn bound<'a>(snapshot: &'a Snapshot, places: &FixedMap<&str, u32>, real: usize) 
         last = Some((name, node));
         match pods::fate(pod, snapshot.now) {
             Fate::Terminal => {}
-            Fate::Daemon | Fate::Mirror | Fate::Terminating | Fate::LongTerminating => {
+            Fate::Daemon | Fate::Mirror | Fate::Terminating | Fate::LongTerminating | Fate::Expendable => {
                 going.push((pod, node));
             }
             Fate::Moves => {

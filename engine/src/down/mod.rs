@@ -17,6 +17,7 @@ mod index;
 mod intern;
 mod nodes;
 mod pack;
+mod places;
 mod pods;
 mod pools;
 mod replace;
@@ -26,9 +27,11 @@ mod sweep;
 mod usage;
 mod volumes;
 
+pub(crate) use ground::by_name;
 pub use pods::{Controllers, Fate, blocks, fate};
 pub use report::{Blocker, Kept, Movement, Outcome, PodBlock, Refusal, Refused, Report, Verdict, Witness};
-pub use steps::{Step, step};
+pub(crate) use steps::step_among;
+pub use steps::{Step, above_mark, step};
 pub use usage::{Share, Usage};
 
 use crate::{

@@ -92,6 +92,7 @@ impl<'a> Facts<'a> {
         found.hard.extend(tally.frozen());
         found.hard.extend(tally.at_minimum());
         found.hard.extend(tally.growing());
+        found.hard.extend(pools.last_there(node).filter(|_| !is_critical(host)));
         let demand = &tally.pool.demand;
         let created = seat.node.metadata.creation_timestamp;
         found.soft.extend(tally.trigger());
@@ -99,9 +100,20 @@ impl<'a> Facts<'a> {
         found.soft.extend(young(created, demand.scale_down_delay, self.snapshot.now));
         found.soft.extend(busy(usage, demand.scale_down_percent));
         found.soft.extend(unneeded(member.unneeded_since, demand.scale_down_delay, self.snapshot.now));
-        found.critical = host.is_some_and(|host| matches!(host.health, Health::Critical(_)));
+        found.soft.extend(host.and_then(|host| on_time(host, self.snapshot.now)));
+        found.critical = is_critical(host);
         found
     }
+}
+
+fn is_critical(host: Option<&Host>) -> bool {
+    host.is_some_and(|host| matches!(host.health, Health::Critical(_)))
+}
+
+fn on_time(host: &Host, now: Timestamp) -> Option<Blocker> {
+    let (since, required) = (host.on_since?, host.min_on_time);
+    let until = since.saturating_add(required);
+    (now < until).then(|| Blocker::OnTime { host: host.name.to_string(), since, required, until })
 }
 
 /// Everything a hold or a gap can be about, for one node.

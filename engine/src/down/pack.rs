@@ -230,7 +230,10 @@ impl<'a> Run<'_, 'a> {
         if tally.staying <= tally.floor() {
             return Err(Kept::Minimum { nodes: tally.staying, min: tally.floor() });
         }
-        Ok(())
+        match self.pools.last_there(candidate.node).filter(|_| !candidate.critical) {
+            Some(Blocker::LastThere { place, required, .. }) => Err(Kept::LastThere { place, required }),
+            _ => Ok(()),
+        }
     }
 }
 

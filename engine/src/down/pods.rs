@@ -16,6 +16,8 @@ use crate::{
 pub(crate) const SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
 const SAFE_VOLUMES: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes";
 pub(crate) const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
+const DAEMON_POD: &str = "cluster-autoscaler.kubernetes.io/daemonset-pod";
+const SKIP_RESCHEDULE: &str = "cluster-autoscaler.kubernetes.io/skip-reschedule";
 const MIRROR: &str = "kubernetes.io/config.mirror";
 const SYSTEM_NAMESPACE: &str = "kube-system";
 /// Grace that Kubernetes gives a pod that does not say.
@@ -36,6 +38,8 @@ pub enum Fate {
     Terminating,
     /// It should be gone by now; nobody waits for it.
     LongTerminating,
+    /// It says that it need not find another node.
+    Expendable,
     /// It has to find another node.
     Moves,
 }
@@ -51,8 +55,15 @@ pub fn fate(pod: &Pod, now: Timestamp) -> Fate {
     if let Some(deleted) = pod.metadata.deletion_timestamp {
         return if is_stuck(pod, deleted, now) { Fate::LongTerminating } else { Fate::Terminating };
     }
-    let daemon = pod.metadata.controller().is_some_and(|owner| &*owner.kind == "DaemonSet");
-    if daemon { Fate::Daemon } else { Fate::Moves }
+    let says = |annotation: &str| pod.metadata.annotations.text(annotation) == Some("true");
+    let owned = pod.metadata.controller().is_some_and(|owner| &*owner.kind == "DaemonSet");
+    // A refusal on the same pod wins: it is the safer of two words.
+    let refuses = || not_safe_to_evict(pod).or_else(|| do_not_disrupt(pod)).is_some();
+    match () {
+        () if owned || says(DAEMON_POD) => Fate::Daemon,
+        () if says(SKIP_RESCHEDULE) && !refuses() => Fate::Expendable,
+        () => Fate::Moves,
+    }
 }
 
 fn is_stuck(pod: &Pod, deleted: Timestamp, now: Timestamp) -> bool {
@@ -144,6 +155,8 @@ impl<'a> Controllers<'a> {
         let known = self.kinds[kind].as_ref()?;
         let (kind, name) = (owner.kind.clone(), owner.name.clone());
         match known.get(&(&*pod.metadata.namespace, &*owner.name)) {
+            // They are seldom listed with the others, so that absence says nothing.
+            None if &*owner.kind == "ReplicationController" => None,
             None => Some(PodBlock::ControllerMissing { kind, name }),
             Some(&replicas) if u32::try_from(replicas).unwrap_or(0) < self.min => {
                 Some(PodBlock::FewReplicas { kind, name, replicas, min: self.min })
@@ -281,9 +294,11 @@ mod tests {
             check(kind, json!({"replicaSets": set("o", json!(2))}), 3, Some("fewReplicas"));
             check(kind, json!({"replicaSets": set("o", json!(3))}), 3, None);
             check(kind, json!({"replicaSets": set("o", Value::Null)}), 2, Some("fewReplicas")); // absent is one
-            check(kind, json!({"replicaSets": set("other", json!(3))}), 0, Some("controllerMissing"));
             check(kind, json!({}), 3, None); // nothing was listed: not known, not missing
         }
+        let other = json!({"replicaSets": set("other", json!(3))});
+        check("ReplicaSet", other.clone(), 0, Some("controllerMissing"));
+        check("ReplicationController", other, 0, None); // seldom listed
         check("StatefulSet", json!({"statefulSets": set("o", json!(1))}), 2, Some("fewReplicas"));
         check("StatefulSet", json!({"statefulSets": set("x", json!(1))}), 0, Some("controllerMissing"));
         let job = |parallelism: i32| json!({"jobs": [{"metadata": {"name": "o", "namespace": "d"}, "spec": {"parallelism": parallelism}}]});

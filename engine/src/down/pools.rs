@@ -1,17 +1,18 @@
 //! What pools allow: sizes, marks, headroom, triggers, and the breaker for times of trouble.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use muster_model::{Timestamp, k8s::Node};
 
 use super::{
-    ground::{Ground, Seat, amount, is_ready},
+    ground::{Ground, Seat, is_ready},
+    places::{self, Places, Spot},
     report::Blocker,
 };
 use crate::{
     fit::Amounts,
     plan::Plan,
-    snapshot::{MemberState, Mode, Pool, Snapshot, Trigger},
+    snapshot::{Host, MemberState, Mode, Pool, Snapshot, Trigger},
     solve::State,
 };
 
@@ -58,8 +59,11 @@ pub(crate) struct Tally<'a> {
     /// By lane, over the nodes that stay.
     pub(crate) allocatable: Vec<i64>,
     pub(crate) used: Vec<i64>,
+    places: Places<'a>,
     /// Headroom by name: required, and held by nodes that stay if no lane has it.
     headroom: Vec<(Box<str>, i64, Option<usize>, i64)>,
+    /// Nodes that stay and have no pod to move.
+    free_nodes: u32,
 }
 
 #[derive(Debug, Clone)]
@@ -67,6 +71,10 @@ pub(crate) struct Pools<'a> {
     pub(crate) tallies: Vec<Tally<'a>>,
     /// Pool of every seat.
     pub(crate) of: Vec<Option<u32>>,
+    /// Whether a seat has pods that would have to move, or gets some.
+    occupied: Vec<bool>,
+    /// Rack and zone of every seat.
+    spots: Vec<Spot<'a>>,
     cluster: Unready,
     racks: BTreeMap<&'a str, Unready>,
     cpu: Option<usize>,
@@ -80,10 +88,11 @@ impl<'a> Pools<'a> {
         let mut tallies: Vec<Tally<'a>> =
             snapshot.pools.iter().map(|pool| tally(pool, plan, ground)).collect();
         let by_name: BTreeMap<&str, u32> = snapshot.pools.iter().map(|pool| &*pool.name).zip(0..).collect();
-        let racks_of: BTreeMap<&str, &str> =
-            snapshot.hosts.iter().filter_map(|host| Some((&*host.name, host.rack.as_deref()?))).collect();
+        let hosts: BTreeMap<&str, &Host> = snapshot.hosts.iter().map(|host| (&*host.name, host)).collect();
         let mut pools = Self {
             of: Vec::with_capacity(ground.seats.len()),
+            occupied: Vec::with_capacity(ground.seats.len()),
+            spots: Vec::with_capacity(ground.seats.len()),
             cluster: Unready::default(),
             racks: BTreeMap::new(),
             cpu: lane("cpu"),
@@ -93,6 +102,11 @@ impl<'a> Pools<'a> {
         for (at, seat) in ground.seats.iter().enumerate() {
             let pool = seat.member.and_then(|member| by_name.get(&*member.pool)).copied();
             pools.of.push(pool);
+            let guests = if at < ground.real { ground.on(at as u32).len() } else { 0 };
+            pools.occupied.push(guests > 0 || seat.arriving > 0);
+            let host = seat.member.and_then(|member| hosts.get(member.host.as_deref()?)).copied();
+            let spot = places::spot(seat, host);
+            pools.spots.push(spot);
             if seat.index.is_none() {
                 continue;
             }
@@ -101,8 +115,7 @@ impl<'a> Pools<'a> {
             let unready = is_unready(snapshot, seat.node);
             if !upcoming {
                 pools.cluster.count(unready);
-                let host = seat.member.and_then(|member| member.host.as_deref());
-                if let Some(rack) = host.and_then(|host| racks_of.get(host)) {
+                if let Some(rack) = spot[0] {
                     pools.racks.entry(rack).or_default().count(unready);
                 }
             }
@@ -122,6 +135,8 @@ impl<'a> Pools<'a> {
                 tally.used[lane] += capacity - state.room(at)[lane];
             }
             tally.hold(seat.node, 1);
+            tally.free_nodes += u32::from(seat.receives && !pools.occupied[at]);
+            tally.places.add(spot);
         }
         for member in snapshot.members.values().filter(|member| member.state != MemberState::Leaving) {
             if let Some(&pool) = by_name.get(&*member.pool) {
@@ -154,6 +169,12 @@ impl<'a> Pools<'a> {
             .or_else(|| in_rack.and_then(|(rack, seen)| open(format!("rack {rack}"), seen, UNREADY_IN_RACK)))
     }
 
+    /// The word of a pool that asks for spread, if the node is the last one in its rack or zone.
+    pub(crate) fn last_there(&self, node: u32) -> Option<Blocker> {
+        let tally = &self.tallies[self.of[node as usize]? as usize];
+        tally.places.last(tally.pool, self.spots[node as usize])
+    }
+
     /// What the pool says against losing the node if its pods moved so: marks and headroom.
     pub(crate) fn tight(
         &self,
@@ -171,6 +192,7 @@ impl<'a> Pools<'a> {
             if self.tallies[pool as usize].has_marks() {
                 let mut tally = self.tallies[pool as usize].clone();
                 tally.shift(&used, (Some(pool) == own).then_some(&ground.seats[node as usize]));
+                tally.free_nodes -= self.free_nodes_lost(pool, node, moves);
                 found.extend(tally.above_mark(self.cpu, self.memory));
                 found.extend(tally.below_headroom());
             }
@@ -183,13 +205,27 @@ impl<'a> Pools<'a> {
         let own = self.of[node as usize];
         for (pool, used) in self.used_deltas(ground, state, node, moves) {
             let seat = (Some(pool) == own).then_some(&ground.seats[node as usize]);
+            let lost = self.free_nodes_lost(pool, node, moves);
             self.tallies[pool as usize].shift(&used, seat);
+            self.tallies[pool as usize].free_nodes -= lost;
+        }
+        for &(_, to) in moves {
+            self.occupied[to as usize] = true;
         }
         if let Some(pool) = own {
             let tally = &mut self.tallies[pool as usize];
             tally.removed += 1;
+            tally.places.remove(self.spots[node as usize]);
             tally.staying = tally.staying.saturating_sub(1);
         }
+    }
+
+    /// Nodes of the pool that are free now, and gone or used once the node is removed so.
+    fn free_nodes_lost(&self, pool: u32, node: u32, moves: &[(u32, u32)]) -> u32 {
+        let free = |seat: u32| self.of[seat as usize] == Some(pool) && !self.occupied[seat as usize];
+        let used: BTreeSet<u32> = moves.iter().map(|&(_, to)| to).filter(|&to| free(to)).collect();
+        let lost = used.len() as u32 + u32::from(free(node));
+        lost.min(self.tallies[pool as usize].free_nodes)
     }
 
     /// How the used amounts of pools change. In `state` the pods have been lifted off the node, so that what
@@ -230,10 +266,14 @@ impl<'a> Pools<'a> {
 
 fn tally<'a>(pool: &'a Pool, plan: &Plan, ground: &Ground<'_>) -> Tally<'a> {
     let lanes = ground.lanes.len();
-    let required = Amounts::capacity(&pool.headroom);
-    let headroom = pool.headroom.iter().map(|(name, _)| {
-        (name.into(), amount(name, &required), ground.lanes.iter().position(|lane| **lane == *name), 0)
-    });
+    let mut required = Amounts::capacity(&pool.headroom);
+    let shape = Amounts::rounded(&pool.spare.shape);
+    for _ in 0..pool.spare.pods {
+        required.add(&shape);
+    }
+    let headroom = required
+        .entries()
+        .map(|(name, wanted)| (name.into(), wanted, ground.lanes.iter().position(|lane| **lane == *name), 0));
     Tally {
         pool,
         staying: 0,
@@ -244,7 +284,9 @@ fn tally<'a>(pool: &'a Pool, plan: &Plan, ground: &Ground<'_>) -> Tally<'a> {
         unready: Unready::default(),
         allocatable: vec![0; lanes],
         used: vec![0; lanes],
+        places: Places::new(pool),
         headroom: headroom.collect(),
+        free_nodes: 0,
     }
 }
 
@@ -290,6 +332,7 @@ impl Tally<'_> {
         demand.target_cpu_percent.is_some()
             || demand.target_memory_percent.is_some()
             || !self.headroom.is_empty()
+            || self.pool.spare.nodes > 0
     }
 
     /// The least number of nodes to keep.
@@ -348,6 +391,14 @@ impl Tally<'_> {
     }
 
     fn below_headroom(&self) -> Option<Blocker> {
+        if self.free_nodes < self.pool.spare.nodes {
+            return Some(Blocker::Headroom {
+                pool: self.pool.name.to_string(),
+                resource: "nodes".into(),
+                left: i64::from(self.free_nodes),
+                required: i64::from(self.pool.spare.nodes),
+            });
+        }
         self.headroom.iter().find_map(|(resource, required, lane, held)| {
             let left = lane.map_or(*held, |lane| self.allocatable[lane] - self.used[lane]);
             (left < *required).then(|| Blocker::Headroom {

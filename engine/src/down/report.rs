@@ -108,6 +108,8 @@ pub enum Kept {
     Tight { resource: Box<str>, used: i64, allocatable: i64 },
     /// The plan has as many removals as it may have.
     MaxRemovals { max: u32 },
+    /// Others of its pool go, and it is the last one in its rack or zone.
+    LastThere { place: String, required: u32 },
     /// Removing it would give nothing up that costs: better ones go.
     Better,
 }
@@ -195,6 +197,20 @@ pub enum Blocker {
         since: Option<Timestamp>,
         required: Duration,
         until: Timestamp,
+    },
+    /// The host was switched on not long ago.
+    OnTime {
+        host: String,
+        since: Timestamp,
+        required: Duration,
+        until: Timestamp,
+    },
+    /// It is the only node of its pool in a rack or zone, and the pool keeps so many of them.
+    LastThere {
+        pool: String,
+        place: String,
+        places: u32,
+        required: u32,
     },
     Headroom {
         pool: String,
@@ -294,6 +310,8 @@ impl Blocker {
             Self::Young { .. } => "young",
             Self::Busy { .. } => "busy",
             Self::NotUnneededLongEnough { .. } => "notUnneededLongEnough",
+            Self::OnTime { .. } => "onTime",
+            Self::LastThere { .. } => "lastThere",
             Self::Headroom { .. } => "headroom",
             Self::HighMark { .. } => "highMark",
             Self::Pod { why, .. } => why.code(),
@@ -310,6 +328,7 @@ impl Blocker {
             Self::Upcoming { expected } => Some(*expected),
             Self::Cooldown { until, .. }
             | Self::Young { until, .. }
+            | Self::OnTime { until, .. }
             | Self::NotUnneededLongEnough { until, .. } => Some(*until),
             _ => None,
         }
@@ -317,7 +336,13 @@ impl Blocker {
 
     /// Whether nothing but the passing of time is missing.
     pub const fn is_time(&self) -> bool {
-        matches!(self, Self::Cooldown { .. } | Self::Young { .. } | Self::NotUnneededLongEnough { .. })
+        matches!(
+            self,
+            Self::Cooldown { .. }
+                | Self::Young { .. }
+                | Self::OnTime { .. }
+                | Self::NotUnneededLongEnough { .. }
+        )
     }
 }
 
@@ -387,6 +412,12 @@ impl fmt::Display for Blocker {
             Self::NotUnneededLongEnough { since: None, required, .. } => {
                 write!(f, "it has to be unneeded for {required}, which begins now")
             }
+            Self::OnTime { host, since, required, until } => {
+                write!(f, "host {host} is on since {since} and stays on for {required}, until {until}")
+            }
+            Self::LastThere { pool, place, places, required } => {
+                write!(f, "it is the only node of pool {pool} in {place}; {required} of {places} are kept")
+            }
             Self::Headroom { pool, resource, left, required } => {
                 write!(f, "pool {pool} keeps {required} {resource} free; {left} would be left")
             }
@@ -399,7 +430,11 @@ impl fmt::Display for Blocker {
             Self::Pod { pod, why } => write!(f, "pod {pod} {why}"),
             Self::Budget { budget, allowed, needed, pods } => {
                 let first = pods.first().map(ToString::to_string).unwrap_or_default();
-                write!(f, "budget {budget} allows {allowed} disruptions, {needed} are needed (pod {first})")
+                write!(f, "budget {budget} allows {allowed} disruptions, ")?;
+                match needed {
+                    1 => write!(f, "pod {first} needs one"),
+                    many => write!(f, "{many} pods need one each ({first} first)"),
+                }
             }
             Self::NoPlace { pod, refused } => {
                 write!(f, "pod {pod} fits no other node")?;
@@ -416,9 +451,11 @@ impl fmt::Display for Blocker {
 impl fmt::Display for PodBlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotSafeToEvict => write!(f, "says that it is not safe to evict"),
-            Self::WaitsForCompletion => write!(f, "may go only when it has completed"),
-            Self::DoNotDisrupt => write!(f, "says do-not-disrupt"),
+            Self::NotSafeToEvict => write!(f, "may not be moved: safe-to-evict is false"),
+            Self::WaitsForCompletion => {
+                write!(f, "may go only when it has completed: safe-to-evict is on-completion")
+            }
+            Self::DoNotDisrupt => write!(f, "may not be moved: do-not-disrupt is true"),
             Self::Unreplicated => write!(f, "has no controller that would make it again"),
             Self::ControllerMissing { kind, name } => {
                 write!(f, "belongs to {kind} {name}, which does not exist")

@@ -19,6 +19,7 @@ use crate::{
 
 mod blockers;
 mod properties;
+mod rules;
 
 fn from<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()

@@ -11,6 +11,7 @@ pub fn say(resource: &str, amount: i64) -> String {
         "cpu" => format!("{} cpu", milli(amount)),
         "memory" | "ephemeral-storage" => bytes(amount),
         name if name.starts_with("hugepages-") => bytes(amount),
+        "pods" if amount == 1 => "1 pod".to_owned(),
         name => format!("{amount} {name}"),
     }
 }

@@ -62,7 +62,7 @@ fn excludes(left: &Rule, right: &Rule) -> bool {
         (Operator::In, Operator::Lt) => number(right)
             .is_some_and(|bound| left.values.iter().all(|v| v.parse::<i64>().map_or(true, |v| v >= bound))),
         (Operator::Gt, Operator::Lt) => {
-            matches!((number(left), number(right)), (Some(low), Some(high)) if high - low < 2)
+            matches!((number(left), number(right)), (Some(low), Some(high)) if high.saturating_sub(low) < 2)
         }
         (Operator::In | Operator::Exists | Operator::Gt | Operator::Lt, Operator::DoesNotExist) => true,
         _ => false,

@@ -218,7 +218,7 @@ fn room(pod: &Pod, object: String, machine: &Machine<'_>, capacity: &Amounts, us
     let gives = if all == 0 { format!("no {name}") } else { amount::say(name, *free) };
     Cause::new(Code::ResourceShort, object, format!("spec.containers[].resources.requests.{name}"))
         .found(gives.clone(), amount::say(name, *wanted))
-        .margin(amount::say(name, wanted - (*free).max(0)))
+        .margin(amount::say(name, wanted.saturating_sub((*free).max(0))))
         .saying(format!("needs {}, {} gives {gives}{daemons}", amount::say(name, *wanted), machine.name))
 }
 

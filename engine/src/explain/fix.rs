@@ -278,9 +278,9 @@ impl Change {
             };
             let largest = list.iter_mut().max_by_key(|container| amount_in(container))?;
             let held = amount_in(largest);
-            let lowered = amount::quantity(&name, held - (wanted - free));
-            let left = held - (wanted - free);
-            if left <= 0 || left * 100 < held * LEAST_PERCENT {
+            let left = held.saturating_sub(wanted.saturating_sub(free));
+            let lowered = amount::quantity(&name, left);
+            if left <= 0 || i128::from(left) * 100 < i128::from(held) * i128::from(LEAST_PERCENT) {
                 return None;
             }
             largest.resources.requests.insert(&name, lowered.parse::<Quantity>().ok()?);

@@ -243,7 +243,7 @@ fn resource_limits(
         if one == 0 || used + one <= limit {
             return None;
         }
-        let wanted = used + one * i64::from(more);
+        let wanted = used.saturating_add(one.saturating_mul(i64::from(more)));
         let mut raise = json!({ name: amount::quantity(name, wanted) });
         for part in whose.path.split('.').rev() {
             raise = json!({ part: raise });
@@ -253,7 +253,7 @@ fn resource_limits(
                 format!("{} of {}", amount::say(name, used), amount::say(name, limit)),
                 format!("{} more", amount::say(name, one)),
             )
-            .margin(amount::say(name, used + one - limit));
+            .margin(amount::say(name, used.saturating_add(one).saturating_sub(limit)));
         Some(Limit {
             cause: cause.saying(format!(
                 "{} uses {} of its limit of {}; a node adds {}",
@@ -319,7 +319,7 @@ fn cluster(scene: &Scene<'_>, node: &Node, price: i64, more: u32) -> Vec<Limit> 
                     format!("{} of {} per hour", amount::price(spent), amount::price(most)),
                     format!("{} more", amount::price(price)),
                 )
-                .margin(amount::price(spent + price - most));
+                .margin(amount::price(spent.saturating_add(price).saturating_sub(most)));
             found.push(Limit {
                 cause: cause.saying(format!(
                     "all nodes cost {} of at most {} per hour; this one adds {}",
@@ -327,10 +327,12 @@ fn cluster(scene: &Scene<'_>, node: &Node, price: i64, more: u32) -> Vec<Limit> 
                     amount::price(most),
                     amount::price(price)
                 )),
-                raise: Some(json!({"limits": {"price": spent + price * i64::from(more)}})),
+                raise: Some(
+                    json!({"limits": {"price": spent.saturating_add(price.saturating_mul(i64::from(more)))}}),
+                ),
                 advice: format!(
                     "raise the price limit to {} per hour",
-                    amount::price(spent + price * i64::from(more))
+                    amount::price(spent.saturating_add(price.saturating_mul(i64::from(more))))
                 ),
             });
         }
@@ -384,7 +386,7 @@ fn power_of(
                 format!("{} of {}", amount::watts(drawn), amount::watts(limit)),
                 format!("{} more", amount::watts(host.max_milliwatts)),
             )
-            .margin(amount::watts(drawn + host.max_milliwatts - limit));
+            .margin(amount::watts(drawn.saturating_add(host.max_milliwatts).saturating_sub(limit)));
         return Some(Limit::fixed(cause.saying(format!(
             "{whose} may draw {}, {} are taken, host {} takes up to {}",
             amount::watts(limit),

@@ -1,12 +1,13 @@
 //! Why: for every pod, node, host and pool of a snapshot and its plan.
 //!
 //! Pure functions that return typed answers; [`text::render`] turns them into words. An answer is never
-//! empty, what is not known is said to be unknown, and equal input gives equal text. Nothing is taken from
-//! the planner's fast path: causes come from the exact filters, the limits of the snapshot and the audit,
-//! so that an explanation cannot repeat a mistake of the planner. Deliberately absent: history. What only
-//! the journal knows (when a loop last ran, why a node that is gone was removed) is not answered here.
+//! empty, what is not known is said to be unknown, and equal input gives equal text. Verdicts on nodes are
+//! those by which plans are made ([`crate::down`]), worked out once when the first is asked for; reasons
+//! against pods come from the exact filters and the limits of the snapshot, on the machine that comes
+//! closest. Deliberately absent: history. What only the journal knows (when a loop last ran, why a node that is gone was removed) is not answered here.
 
 mod amount;
+mod blocker;
 mod conflict;
 mod constraint;
 mod fix;
@@ -140,7 +141,13 @@ impl<'s> Explainer<'s> {
             .filter(|other| other.contains(stem))
             .take(MOST_NEAR)
             .collect();
-        let text = format!("{name} is neither a pod nor a node, pool or host of what was given");
+        let text = format!(
+            "{name} is neither a pod nor a node, pool or host of the {} objects that were given",
+            snapshot.cluster.pods.len()
+                + snapshot.cluster.nodes.len()
+                + snapshot.pools.len()
+                + snapshot.hosts.len()
+        );
         let cause =
             Cause::new(Code::Unknown, name, "metadata.name").found("nothing", name).saying(text.clone());
         Answer::Unknown { name: name.to_owned(), headline: one_line(&text), cause, near }
@@ -150,6 +157,20 @@ impl<'s> Explainer<'s> {
 fn is_kind(text: &str) -> bool {
     let words = ["pod", "node", "pool", "host", "nodepool", "baremetalnode"];
     words.contains(&text.trim_end_matches('s'))
+}
+
+/// `lead` and `text`; if no number is said in `text`, `numbers` are added, and `text` gives way to them.
+fn with_number(lead: &str, text: &str, numbers: &str) -> String {
+    if text.contains(|c: char| c.is_ascii_digit()) {
+        return format!("{lead}{text}");
+    }
+    let around = lead.chars().count() + numbers.chars().count() + " ()".len();
+    let room = LONGEST_LINE.saturating_sub(around);
+    if text.chars().count() <= room {
+        return format!("{lead}{text} ({numbers})");
+    }
+    let cut: String = text.chars().take(room.saturating_sub(1)).collect();
+    format!("{lead}{cut}… ({numbers})")
 }
 
 /// Cuts a line to the longest length, at a character, with an ellipsis.

@@ -10,9 +10,9 @@ use super::{
     fix,
     hosts::refusal,
     limits::{self, Limit},
-    one_line,
+    one_line, say,
     scene::{Candidate, Judgement, Scene, judge},
-    templates,
+    templates, with_number,
 };
 use crate::{
     fit::{Cycle, Plugin},
@@ -53,7 +53,7 @@ pub(super) fn explain(scene: &Scene<'_>, pod: &Pod) -> PodAnswer {
 fn short(scene: &Scene<'_>, pod: &Pod, cause: Cause) -> PodAnswer {
     PodAnswer {
         pod: pod.key(),
-        headline: one_line(&format!("{} {}", pod.key(), cause.text)),
+        headline: one_line(&with_number(&format!("{} ", pod.key()), &cause.text, &size(pod))),
         node: pod.spec.node_name.as_deref().map(Into::into),
         alike: 1,
         pools: Vec::new(),
@@ -151,7 +151,12 @@ fn unplaced(scene: &Scene<'_>, pod: &Pod) -> PodAnswer {
     let cause = root(scene, pod, conflict.as_ref(), all.first(), &nodes);
     let next = next(scene, &all);
     PodAnswer {
-        headline: headline(scene, pod, &cause, alike),
+        headline: headline(
+            pod,
+            &cause,
+            alike,
+            all.first().map(|close| &*scene.pool_of(close.candidate).name),
+        ),
         alike,
         pools,
         hosts: host_rows(scene, &all),
@@ -203,11 +208,14 @@ fn distance(close: &Closest<'_>) -> (u8, usize, usize, i64) {
     };
     let late = close.judgement.first.as_ref().map_or(0, |first| match first.plugin {
         Plugin::NodeResourcesFit => 0,
+        // What a pod selects says where it wants to be: a taint there matters more than a label elsewhere.
+        Plugin::NodeAffinity | Plugin::NodeName => 1 + Plugin::ORDER.len(),
         plugin => 1 + Plugin::ORDER.iter().rev().position(|other| *other == plugin).unwrap_or(0),
     });
     let count = close.judgement.all.len().max(close.limits.len());
     // Of two machines that are too small the larger is closer.
-    let room = -(close.judgement.capacity.memory >> 20) - close.judgement.capacity.milli_cpu;
+    let capacity = &close.judgement.capacity;
+    let room = (capacity.memory >> 20).saturating_add(capacity.milli_cpu).saturating_neg();
     (matches, count, late, if close.matches == Match::NoMatch { room } else { 0 })
 }
 
@@ -287,24 +295,29 @@ fn root(
     }
 }
 
-fn headline(scene: &Scene<'_>, pod: &Pod, cause: &Cause, alike: u32) -> String {
+fn headline(pod: &Pod, cause: &Cause, alike: u32, closest: Option<&str>) -> String {
     let others = if alike > 1 { format!(" (and {} alike)", alike - 1) } else { String::new() };
-    let pool = match cause.code {
+    let named = matches!(
+        cause.code,
         Code::LabelMissing
-        | Code::LabelDiffers
-        | Code::TaintNotTolerated
-        | Code::Volume
-        | Code::Spread
-        | Code::Affinity
-        | Code::AntiAffinity
-        | Code::PortTaken
-            if scene.snapshot.pools.len() == 1 =>
-        {
-            format!("pool {}: ", scene.snapshot.pools[0].name)
-        }
-        _ => String::new(),
-    };
-    one_line(&format!("{}{others}: {pool}{}", pod.key(), cause.text))
+            | Code::LabelDiffers
+            | Code::TaintNotTolerated
+            | Code::Volume
+            | Code::Spread
+            | Code::Affinity
+            | Code::AntiAffinity
+            | Code::PortTaken
+    );
+    let pool = closest.filter(|_| named).map_or_else(String::new, |pool| format!("pool {pool}: "));
+    let lead = format!("{}{others}: {pool}", pod.key());
+    one_line(&with_number(&lead, &cause.text, &size(pod)))
+}
+
+/// What the pod asks for.
+fn size(pod: &Pod) -> String {
+    let request = crate::fit::requests::of_pending(pod);
+    let amounts: Vec<String> = request.entries().take(2).map(|(name, amount)| say(name, amount)).collect();
+    if amounts.is_empty() { "0 cpu".to_owned() } else { amounts.join(", ") }
 }
 
 /// The fix for the closest machine first, then by the number of pods it helps and by name.

@@ -8,15 +8,12 @@ use super::{
     limits::{self, count},
     node, one_line,
     scene::Scene,
-    templates,
+    templates, with_number,
 };
 use crate::{
     plan::Target,
     snapshot::{Health, Host, MemberState, Pool},
 };
-
-/// Nodes of a pool that are looked at one by one for the reasons that keep them.
-const MOST_NODES: usize = 50;
 
 pub(super) fn explain(scene: &Scene<'_>, pool: &Pool) -> PoolAnswer {
     let snapshot = scene.snapshot;
@@ -139,22 +136,11 @@ fn causes(scene: &Scene<'_>, pool: &Pool) -> Vec<NewNodeCause> {
 
 fn why_not_fewer(scene: &Scene<'_>, members: &[&str]) -> Vec<NodeTally> {
     let mut found: BTreeMap<Code, (u32, String, String)> = BTreeMap::new();
-    for name in members.iter().take(MOST_NODES) {
+    for name in members {
         let Some(answer) = node::explain(scene, name) else { continue };
         let text = answer.cause.text.trim_start_matches("stays: ").to_owned();
         let entry = found.entry(answer.cause.code).or_insert_with(|| (0, text, (*name).to_owned()));
         entry.0 += 1;
-    }
-    if members.len() > MOST_NODES {
-        let rest = count(members.len() - MOST_NODES);
-        found.insert(
-            Code::Unknown,
-            (
-                rest,
-                "not looked at one by one here; ask for the node".to_owned(),
-                members[MOST_NODES].to_owned(),
-            ),
-        );
     }
     let mut rows: Vec<NodeTally> = found
         .into_iter()
@@ -226,7 +212,7 @@ pub(super) fn explain_host(scene: &Scene<'_>, host: &Host) -> HostAnswer {
     let text = if already { cause.text.clone() } else { format!("{}{failures}", cause.text) };
     HostAnswer {
         host: host.name.clone(),
-        headline: one_line(&text),
+        headline: one_line(&with_number("", &text, &format!("starts in about {}", host.wake_time))),
         cause,
         pool: host.pool.clone(),
         template: host.template.clone(),

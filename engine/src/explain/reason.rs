@@ -91,6 +91,18 @@ codes! {
     BudgetExhausted: "node", "A disruption budget allows no more evictions.";
     SeveralBudgets: "node", "A pod is covered by several budgets and cannot be evicted at all.";
     NoPlace: "node", "A pod of the node finds no other place.";
+    PoolUnknown: "node", "The node names a pool that is not known.";
+    Distrusted: "node", "So many nodes are not ready, or so few pods are seen, that the view of the cluster is not trusted.";
+    LastThere: "node", "The node is the last of its pool in its rack or zone, and the pool asks for spread.";
+    PoolGrowing: "node", "The plan adds nodes to the pool, so that none of it goes.";
+    Needed: "node", "Pending pods are planned onto the node.";
+    TriggerSays: "node", "The trigger of the pool does not ask for less.";
+    Resting: "node", "The pool has grown lately and rests.";
+    TooYoung: "node", "The node has not been there for long enough.";
+    OnTime: "node", "The host was switched on lately and serves at least for a time that is named.";
+    Headroom: "node", "The free room that the pool keeps would become too small.";
+    HighMark: "node", "The pool would be used above its high mark without the node.";
+    Kept: "node", "The node could go alone, but not together with those that go in this plan.";
     AboveMark: "node", "The node is used more than the mark below which nodes may go.";
     TooSoon: "node", "The node has not been unneeded for long enough.";
     Leaving: "node", "The node is already being removed.";

@@ -1,11 +1,12 @@
 //! The cluster once the plan is carried out, and the machines that could be added to it.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{cell::OnceCell, collections::BTreeMap, sync::Arc};
 
 use muster_model::k8s::{CsiNode, Node, Pod, PodKey, PodStatus};
 
 use crate::{
     admit::{self, Classes},
+    down::{self, Verdict},
     fit::{Amounts, Cycle, Plugin, Refusal, Rejection, Storage, World},
     plan::{NewNode, Plan, Source, Target},
     snapshot::{Host, MemberState, Offering, Pool, Snapshot, Template},
@@ -53,6 +54,16 @@ pub(super) struct Scene<'s> {
     /// Daemon pods on nodes of the plan and on nodes on their way.
     daemons: Vec<(Arc<str>, Pod)>,
     moved: BTreeMap<PodKey, Pod>,
+    /// Verdicts on all nodes, made when the first is asked for, by name.
+    verdicts: OnceCell<Verdicts>,
+    /// Indexes of bound pods by node.
+    bound: OnceCell<BTreeMap<&'s str, Vec<u32>>>,
+}
+
+#[derive(Debug)]
+struct Verdicts {
+    report: down::Report,
+    by_name: BTreeMap<Arc<str>, u32>,
 }
 
 impl<'s> Scene<'s> {
@@ -82,7 +93,47 @@ impl<'s> Scene<'s> {
         let moved =
             moves.filter_map(|step| Some((step.pod.clone(), unbound(bound.get(&step.pod)?)))).collect();
         let candidates = candidates(snapshot);
-        Self { snapshot, plan, candidates, new_nodes, new_csi: new_csi.collect(), daemons, moved }
+        Self {
+            snapshot,
+            plan,
+            candidates,
+            new_nodes,
+            new_csi: new_csi.collect(),
+            daemons,
+            moved,
+            verdicts: OnceCell::new(),
+            bound: OnceCell::new(),
+        }
+    }
+
+    /// What scale-down says about a node, beside what the plan adds and places.
+    pub(super) fn verdict(&self, name: &str) -> Option<&Verdict> {
+        let verdicts = self.verdicts.get_or_init(|| {
+            let growth = Plan { removals: Vec::new(), ..self.plan.clone() };
+            // A plan that replaces nodes has new ones that only its removals explain.
+            let replaces = self.plan.placements.is_empty() && !self.plan.removals.is_empty();
+            let growth = if replaces { Plan::default() } else { growth };
+            let report = down::scale_down(self.snapshot, &growth);
+            let by_name = report.verdicts.iter().map(|verdict| verdict.node.clone()).zip(0..).collect();
+            Verdicts { report, by_name }
+        });
+        verdicts.report.verdicts.get(*verdicts.by_name.get(name)? as usize)
+    }
+
+    /// Pods that run on a node.
+    pub(super) fn pods_on(&self, name: &str) -> impl Iterator<Item = &'s Pod> {
+        let pods = &self.snapshot.cluster.pods;
+        let bound = self.bound.get_or_init(|| {
+            let mut bound: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+            for (pod, at) in pods.iter().zip(0..) {
+                if let Some(node) = pod.spec.node_name.as_deref().filter(|_| !pod.is_finished()) {
+                    bound.entry(node).or_default().push(at);
+                }
+            }
+            bound
+        });
+        let here = bound.get(name).map_or(&[][..], Vec::as_slice);
+        here.iter().map(|at| &pods[*at as usize]).collect::<Vec<_>>().into_iter()
     }
 
     /// The cluster as it is, with the plan carried out.

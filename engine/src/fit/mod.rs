@@ -20,7 +20,7 @@ pub mod storage;
 pub mod taints;
 mod verdict;
 mod volume_binding;
-mod volume_limits;
+pub mod volume_limits;
 pub mod volume_restrictions;
 mod volume_zone;
 pub mod world;

@@ -13,8 +13,8 @@ use super::{
 
 /// A volume that is attached for a driver; volumes used by several pods count once.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Attached<'a> {
-    driver: &'a str,
+pub struct Attached<'a> {
+    pub driver: &'a str,
     handle: String,
 }
 
@@ -69,7 +69,8 @@ fn wanted<'a>(storage: &Storage<'a>, pod: &Pod) -> Result<BTreeSet<Attached<'a>>
     Ok(volumes)
 }
 
-fn in_use<'a>(storage: &Storage<'a>, pod: &Pod) -> Vec<Attached<'a>> {
+/// Volumes of a pod that count on its node.
+pub fn in_use<'a>(storage: &Storage<'a>, pod: &Pod) -> Vec<Attached<'a>> {
     let claims = storage::claims_of(pod);
     claims
         .filter_map(|used| attached(storage, storage.claim(&pod.metadata.namespace, &used.name).ok()?))
@@ -77,7 +78,7 @@ fn in_use<'a>(storage: &Storage<'a>, pod: &Pod) -> Vec<Attached<'a>> {
 }
 
 /// Volumes that are attached to the node, whether or not a pod there uses them.
-fn attachments<'a>(storage: &Storage<'a>, node: &Node) -> impl Iterator<Item = Attached<'a>> {
+pub fn attachments<'a>(storage: &Storage<'a>, node: &Node) -> impl Iterator<Item = Attached<'a>> {
     let attached = storage.attachments.get(node.name()).map(Vec::as_slice).unwrap_or_default();
     let named = attached.iter().filter(|attachment| !attachment.spec.attacher.is_empty());
     named.filter_map(|attachment| {

@@ -4,9 +4,9 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use muster_model::k8s::{Labels, Pod, PodSpec, WhenUnsatisfiable};
+use muster_model::k8s::{Labels, Pod, WhenUnsatisfiable};
 
-use super::hash::FixedMap;
+use super::{hash::FixedMap, look::Look};
 use crate::fit::{Amounts, pod_affinity, requests};
 
 /// Pods of equal content.
@@ -19,13 +19,15 @@ pub struct PodClass<'a> {
     pub members: Vec<u32>,
     /// Number of the pair of namespace and labels that selectors see.
     pub face: u32,
+    /// For how many delays of pools the pods have waited long enough.
+    pub level: u32,
 }
 
 /// Distinct specs and label sets of the pods of one list.
 #[derive(Debug, Default)]
 struct Interner<'a> {
     by_pointer: FixedMap<usize, u32>,
-    by_content: FixedMap<&'a PodSpec, u32>,
+    by_content: FixedMap<Look<'a>, u32>,
     specs: Vec<&'a Pod>,
     namespaces: FixedMap<&'a str, u32>,
     labels: FixedMap<Vec<Option<&'a str>>, u32>,
@@ -34,16 +36,20 @@ struct Interner<'a> {
 
 impl<'a> Interner<'a> {
     fn spec(&mut self, pod: &'a Pod) -> u32 {
+        let shared = Arc::strong_count(&pod.spec) > 1;
         let pointer = Arc::as_ptr(&pod.spec) as usize;
-        if let Some(&id) = self.by_pointer.get(&pointer) {
+        if shared && let Some(&id) = self.by_pointer.get(&pointer) {
             return id;
         }
+        let look = Look::of(pod);
         let next = self.specs.len() as u32;
-        let id = *self.by_content.entry(&*pod.spec).or_insert(next);
+        let id = *self.by_content.entry(look).or_insert(next);
         if id == next {
             self.specs.push(pod);
         }
-        self.by_pointer.insert(pointer, id);
+        if shared && !look.is_named() {
+            self.by_pointer.insert(pointer, id);
+        }
         id
     }
 }
@@ -78,28 +84,52 @@ fn read_selector<'a>(selector: &'a muster_model::k8s::LabelSelector, keys: &mut 
     keys.extend(selector.match_expressions.iter().map(|requirement| &*requirement.key));
 }
 
-/// The pods that are not alike in spec: one of each, for collecting what they read.
-pub(crate) fn distinct_specs<'a>(pods: &[&'a Pod]) -> Vec<&'a Pod> {
-    let mut interner = Interner::default();
-    for pod in pods {
-        interner.spec(pod);
-    }
-    interner.specs
+/// Pods by what their specs decide.
+#[derive(Debug, Default)]
+pub(crate) struct Specs<'a> {
+    /// One pod of each, for collecting what they read.
+    pub(crate) distinct: Vec<&'a Pod>,
+    /// The spec of every pod.
+    of: Vec<u32>,
 }
 
-/// Groups pods. `keys` are the label keys that matter.
-pub(crate) fn group<'a>(pods: &[&'a Pod], keys: &BTreeSet<&'a str>) -> Vec<PodClass<'a>> {
+impl<'a> Specs<'a> {
+    pub(crate) fn new(pods: &[&'a Pod]) -> Self {
+        let mut interner = Interner::default();
+        let of = pods.iter().map(|pod| interner.spec(pod)).collect();
+        Self { distinct: interner.specs, of }
+    }
+}
+
+/// What tells classes apart: spec, namespace, labels and level.
+type Key = (u32, u32, u32, u32);
+
+/// Groups pods, in the order in which they are met. `keys` are the label keys that matter, `levels` how long each pod has waited (none: long
+/// enough for everything).
+pub(crate) fn group<'a>(
+    pods: &[&'a Pod],
+    specs: &Specs<'a>,
+    keys: &BTreeSet<&'a str>,
+    levels: &[u32],
+) -> Vec<PodClass<'a>> {
     let mut interner = Interner::default();
     let mut classes: Vec<PodClass<'a>> = Vec::new();
-    let mut known: FixedMap<(u32, u32, u32), u32> = FixedMap::default();
-    let mut last: Option<((u32, u32, u32), u32)> = None;
+    let mut known: FixedMap<Key, u32> = FixedMap::default();
+    let mut last: Option<(Key, u32)> = None;
+    let mut space: Option<(&'a Arc<str>, u32)> = None;
     let mut projected: Vec<Option<&'a str>> = Vec::with_capacity(keys.len());
     for (index, pod) in pods.iter().copied().enumerate() {
-        let spec = interner.spec(pod);
-        let next = interner.namespaces.len() as u32;
-        let namespace = *interner.namespaces.entry(&*pod.metadata.namespace).or_insert(next);
+        let namespace = match space {
+            Some((name, id)) if Arc::ptr_eq(name, &pod.metadata.namespace) => id,
+            _ => {
+                let next = interner.namespaces.len() as u32;
+                *interner.namespaces.entry(&*pod.metadata.namespace).or_insert(next)
+            }
+        };
+        space = Some((&pod.metadata.namespace, namespace));
         let labels = project(&mut interner, keys, &pod.metadata.labels, &mut projected);
-        let key = (spec, namespace, labels);
+        let level = levels.get(index).copied().unwrap_or(0);
+        let key = (specs.of[index], namespace, labels, level);
         let class = match last {
             Some((previous, class)) if previous == key => class,
             _ => {
@@ -108,7 +138,7 @@ pub(crate) fn group<'a>(pods: &[&'a Pod], keys: &BTreeSet<&'a str>) -> Vec<PodCl
                 if class == next {
                     let next_face = interner.faces.len() as u32;
                     let face = *interner.faces.entry((namespace, labels)).or_insert(next_face);
-                    classes.push(PodClass { pod, request: request(pod), members: Vec::new(), face });
+                    classes.push(PodClass { pod, request: request(pod), members: Vec::new(), face, level });
                 }
                 last = Some((key, class));
                 class
@@ -119,13 +149,6 @@ pub(crate) fn group<'a>(pods: &[&'a Pod], keys: &BTreeSet<&'a str>) -> Vec<PodCl
     for class in &mut classes {
         sort_members(pods, &mut class.members);
     }
-    classes.sort_by(|a, b| {
-        let priority = |class: &PodClass<'_>| std::cmp::Reverse(class.pod.spec.priority.unwrap_or(0));
-        priority(a)
-            .cmp(&priority(b))
-            .then_with(|| b.request.cmp(&a.request))
-            .then_with(|| name_key(pods[a.members[0] as usize]).cmp(&name_key(pods[b.members[0] as usize])))
-    });
     classes
 }
 
@@ -151,6 +174,22 @@ fn project<'a>(
 /// Namespace, then names as people count them: `web-2` before `web-10`.
 pub(crate) fn name_key(pod: &Pod) -> (&str, usize, &str) {
     (&pod.metadata.namespace, pod.metadata.name.len(), &pod.metadata.name)
+}
+
+/// The order of classes: priority, size, then the name of the first pod. `requests` are amounts by lane.
+pub(crate) fn order(pods: &[&Pod], classes: &[PodClass<'_>], requests: &[Vec<i64>]) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..classes.len() as u32).collect();
+    let priority = |at: u32| classes[at as usize].pod.spec.priority.unwrap_or(0);
+    let first = |at: u32| name_key(pods[classes[at as usize].members[0] as usize]);
+    order.sort_unstable_by(|&a, &b| {
+        let size = || requests[b as usize].cmp(&requests[a as usize]);
+        priority(b)
+            .cmp(&priority(a))
+            .then_with(size)
+            .then_with(|| first(a).cmp(&first(b)))
+            .then_with(|| classes[a as usize].level.cmp(&classes[b as usize].level))
+    });
+    order
 }
 
 fn sort_members(pods: &[&Pod], members: &mut [u32]) {

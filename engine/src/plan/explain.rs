@@ -2,16 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use muster_model::k8s::{Pod, PodKey};
+use muster_model::{
+    Timestamp,
+    k8s::{Pod, PodKey},
+};
 use serde::Serialize;
 
 use super::{
     offers::{HostRefusal, LimitName, Ways, refusal},
+    scene::Scene,
     translate::Translated,
 };
 use crate::{
+    down::Step,
     snapshot::{Mode, Scope, Snapshot, Stops},
-    solve::{Problem, Refusal, Solution, judge_end},
+    solve::{Problem, Refusal, Solution, Wishes, judge_end, wishes},
 };
 
 /// What the planner has to say beside the plan.
@@ -24,9 +29,43 @@ pub struct Report {
     pub classes: usize,
     /// Classes with pods that found no place.
     pub unplaced: Vec<ClassReport>,
+    /// Pools that grow for another reason than pending pods.
+    pub growth: Vec<PoolGrowth>,
     /// Hosts that were not considered.
     pub hosts: Vec<(String, HostRefusal)>,
     pub preferences: Preferences,
+}
+
+/// Why a pool grows although no pod asks for it, and by how much.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PoolGrowth {
+    pub pool: String,
+    /// Nodes that are called up for it.
+    pub nodes: u32,
+    /// Nodes that it asks for and that are not to be had.
+    pub missing: u32,
+    pub why: Growth,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "reason")]
+pub enum Growth {
+    /// The pool's minimum.
+    Minimum { min: u32 },
+    /// The size of a pool that does not scale.
+    Fixed { size: u32 },
+    /// A trigger, or the high mark.
+    Step { step: Step },
+    /// Room to keep free; `short` says what would be missing without the nodes.
+    Headroom { short: String },
+}
+
+impl PoolGrowth {
+    /// The same wish, with nothing called up for it.
+    pub(crate) fn none(self) -> Self {
+        Self { nodes: 0, missing: self.nodes + self.missing, ..self }
+    }
 }
 
 /// Preferences of placed pods, and how many of them hold.
@@ -62,6 +101,10 @@ pub enum Reason {
     NoTemplate,
     Frozen,
     Held,
+    /// The pods have not waited long enough for the pool to grow for them; the first of them has by then.
+    Delay {
+        until: Timestamp,
+    },
     /// No machine is left of those that would do.
     NoSupply,
     /// A limit is reached.
@@ -86,6 +129,7 @@ pub enum Reason {
 pub(crate) fn report(
     snapshot: &Snapshot,
     ways: &Ways,
+    scene: &Scene<'_>,
     translated: &Translated<'_>,
     solution: &Solution,
     pending: &[&Pod],
@@ -109,7 +153,7 @@ pub(crate) fn report(
                     example: pending[member as usize].key(),
                     pods,
                     nodes: nodes.into_iter().collect(),
-                    pools: pool_reasons(snapshot, ways, translated, class, &stock),
+                    pools: pool_reasons(snapshot, ways, scene, translated, class, &stock, pending),
                 }
             })
             .collect()
@@ -124,8 +168,12 @@ pub(crate) fn report(
         effort: solution.effort,
         classes: translated.classes.len(),
         unplaced,
+        growth: scene.growth.clone(),
         hosts,
-        preferences: super::soft::count(translated, solution, ways, snapshot),
+        preferences: {
+            let Wishes { stated, kept } = wishes(problem, solution);
+            Preferences { stated, kept }
+        },
     }
 }
 
@@ -169,10 +217,17 @@ fn left_over(problem: &Problem, solution: &Solution) -> LeftOver {
 fn pool_reasons(
     snapshot: &Snapshot,
     ways: &Ways,
+    scene: &Scene<'_>,
     translated: &Translated<'_>,
     class: u32,
     left: &LeftOver,
+    pending: &[&Pod],
 ) -> Vec<PoolReason> {
+    let waiting = &translated.classes[class as usize];
+    let oldest = || {
+        let created = |&member: &u32| pending[member as usize].metadata.creation_timestamp;
+        waiting.members.iter().filter_map(created).min().unwrap_or(snapshot.now)
+    };
     snapshot
         .pools
         .iter()
@@ -183,6 +238,9 @@ fn pool_reasons(
                 () if pool.templates.is_empty() => Reason::NoTemplate,
                 () if pool.mode == Mode::Frozen => Reason::Frozen,
                 () if held => Reason::Held,
+                () if waiting.level < scene.pool_level(pool) => {
+                    Reason::Delay { until: oldest().saturating_add(pool.demand.scale_up_delay) }
+                }
                 () => pool_reason(index, ways, translated, class, left),
             };
             PoolReason { pool: pool.name.to_string(), reason }

@@ -1,7 +1,7 @@
 //! A hash without a random seed, for look-ups on hot paths. Nothing here is ever iterated.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     hash::{BuildHasherDefault, Hasher},
 };
 
@@ -54,3 +54,5 @@ impl Hasher for FixedHasher {
 }
 
 pub(crate) type FixedMap<K, V> = HashMap<K, V, BuildHasherDefault<FixedHasher>>;
+
+pub(crate) type FixedSet<K> = HashSet<K, BuildHasherDefault<FixedHasher>>;

@@ -5,12 +5,18 @@
     reason = "ids are u32 by design; a snapshot with 2^32 pods does not fit in memory"
 )]
 
+mod balance;
 pub(crate) mod classes;
 mod decide;
+mod disks;
+mod draft;
 mod explain;
 pub(crate) mod hash;
+mod headroom;
+mod loaded;
+mod look;
 mod offers;
-mod soft;
+mod scene;
 mod targets;
 mod terms;
 mod translate;
@@ -18,7 +24,12 @@ pub mod types;
 
 pub use classes::PodClass;
 pub use decide::{Decision, Explain, problem, scale_up, scale_up_with};
-pub use explain::{ClassReport, PoolReason, Preferences, Reason, Report};
+pub use explain::{ClassReport, Growth, PoolGrowth, PoolReason, Preferences, Reason, Report};
+pub use loaded::Loaded;
 pub use offers::{HostRefusal, LimitName};
-pub use translate::{Input, Offer, Translated, translate};
+pub(crate) use translate::in_bounds;
+pub use translate::{Input, Offer, Running, Translated, Wishes, translate};
 pub use types::{NewNode, Placement, Plan, Removal, Source, Target};
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@ use muster_model::{
     k8s::{Node, ResourceList},
 };
 
+use super::types::{NewNode, Source};
 use crate::{
     snapshot::{
         Health, Host, HostState, MemberState, Mode, Pool, PowerLimits, Preference, Scope, Snapshot, Stops,
@@ -34,6 +35,32 @@ pub(crate) struct Way {
     pub(crate) takes: Vec<(u32, i64)>,
     pub(crate) rank: i64,
     pub(crate) node: Node,
+    /// Where its hosts stand.
+    pub(crate) rack: Option<Box<str>>,
+    /// What it draws on average, if that is known.
+    milliwatts: i64,
+    /// What speaks against it, in percent of its cost.
+    worry: i64,
+}
+
+impl Way {
+    /// Whether a planned node came this way.
+    pub(crate) fn makes(&self, snapshot: &Snapshot, new: &NewNode) -> bool {
+        let pool = &snapshot.pools[self.pool];
+        let template = &pool.templates[self.template];
+        pool.name == new.pool
+            && template.name == new.template
+            && match (&self.source, &new.source) {
+                (WaySource::Offering(at), Source::Bought { zone, capacity_type }) => {
+                    let offering = &template.offerings[*at];
+                    offering.zone == *zone && offering.capacity_type == *capacity_type
+                }
+                (WaySource::Hosts(hosts), Source::Host { host }) => {
+                    hosts.iter().any(|&at| snapshot.hosts[at].name == *host)
+                }
+                _ => false,
+            }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -69,11 +96,18 @@ pub enum LimitName {
     Waking { whose: String },
 }
 
+/// Pools with their index, by name: the order of the snapshot does not matter.
+pub(crate) fn pools_by_name(snapshot: &Snapshot) -> Vec<(usize, &Pool)> {
+    let mut pools: Vec<(usize, &Pool)> = snapshot.pools.iter().enumerate().collect();
+    pools.sort_by(|a, b| a.1.name.cmp(&b.1.name));
+    pools
+}
+
 impl Ways {
     pub(crate) fn new(snapshot: &Snapshot) -> Self {
         let mut ways = Self::default();
         let shared = ways.cluster_budgets(snapshot);
-        for (index, pool) in snapshot.pools.iter().enumerate() {
+        for (index, pool) in pools_by_name(snapshot) {
             if pool.mode == Mode::Frozen
                 || snapshot.hold(&[Scope::Pool(pool.name.clone())], Stops::Growth).is_some()
             {
@@ -82,8 +116,10 @@ impl Ways {
             let first = ways.list.len();
             ways.offerings(snapshot, index, pool);
             ways.hosts(snapshot, index, pool);
+            prefer(pool.preference, &mut ways.list[first..]);
             let own = ways.pool_budgets(snapshot, pool);
             for way in &mut ways.list[first..] {
+                way.cost = preferred_cost(snapshot, pool, way.cost.saturating_mul(100 + way.worry) / 100);
                 let list = &snapshot.pools[way.pool].templates[way.template].node;
                 way.takes.extend(own.iter().chain(&shared).filter_map(|budget| {
                     let amount = budget.amount(list, way.price);
@@ -115,11 +151,14 @@ impl Ways {
                     template: number,
                     source: WaySource::Offering(at),
                     price: offering.price,
-                    cost: preferred_cost(snapshot, pool, offering.price),
+                    cost: offering.price.max(1),
                     supply: offering.supply.unwrap_or(UNLIMITED),
                     takes: Vec::new(),
                     rank: -i64::from(pool.priority),
                     node,
+                    rack: None,
+                    milliwatts: 0,
+                    worry: 0,
                 });
             }
         }
@@ -144,23 +183,23 @@ impl Ways {
             let first = host(&hosts[0]);
             let node = template::node(&pool.templates[kind.template], "", first.zone.as_deref(), None);
             let takes = self.power_budgets(snapshot, first);
-            let base = if first.price > 0 {
-                first.price
-            } else {
-                (first.idle_milliwatts + first.max_milliwatts) / 2000
-            };
+            let milliwatts = i64::midpoint(first.idle_milliwatts, first.max_milliwatts);
+            let base = if first.price > 0 { first.price } else { milliwatts / 1000 };
             let worry = FAILURE_PERCENT * i64::from(first.recent_failures)
                 + if matches!(first.health, Health::Warning(_)) { WARNING_PERCENT } else { 0 };
-            let cost = preferred_cost(snapshot, pool, base.max(1) * (100 + worry) / 100);
             self.list.push(Way {
                 pool: index,
                 template: kind.template,
                 price: first.price,
-                cost,
+                cost: base.max(1),
+                milliwatts,
+                worry,
                 supply: hosts.len() as u32,
                 takes,
-                rank: kind.wake_millis,
+                // One that is powered already needs no time to wake.
+                rank: if kind.off { kind.wake_millis } else { 0 },
                 node,
+                rack: first.rack.as_deref().map(Into::into),
                 source: WaySource::Hosts(hosts),
             });
         }
@@ -363,6 +402,48 @@ fn held_amount(nodes: &[&Node], resource: &str) -> i64 {
 /// Thousandths of cpu, whole units of everything else.
 fn units(resource: &str, amount: Quantity) -> i64 {
     if resource == "cpu" { amount.milli() } else { amount.value() }
+}
+
+/// Rewrites the costs of a pool's machines by what it prefers. Their sum stays, so that the pool as a whole
+/// compares with others by what it costs.
+fn prefer(preference: Preference, ways: &mut [Way]) {
+    let sizes: Vec<i128> = match preference {
+        Preference::Cost | Preference::Priority => return,
+        Preference::Energy => ways.iter().map(|way| i128::from(way.milliwatts.max(0))).collect(),
+        Preference::LeastWaste => sizes(ways),
+    };
+    let known = || ways.iter().zip(&sizes).filter(|(_, size)| **size > 0);
+    let (cost, size): (i128, i128) =
+        known().fold((0, 0), |sum, (way, size)| (sum.0 + i128::from(way.cost), sum.1 + size));
+    if size == 0 {
+        return;
+    }
+    let costs: Vec<i64> = ways
+        .iter()
+        .zip(&sizes)
+        .map(|(way, own)| match own {
+            0 => way.cost,
+            own => i64::try_from(cost * own / size).unwrap_or(i64::MAX).max(1),
+        })
+        .collect();
+    for (way, cost) in ways.iter_mut().zip(costs) {
+        way.cost = cost;
+    }
+}
+
+/// How large machines are: the shares of the largest in every resource, added up.
+fn sizes(ways: &[Way]) -> Vec<i128> {
+    let mut most: BTreeMap<&str, i64> = BTreeMap::new();
+    for (name, amount) in ways.iter().flat_map(|way| way.node.status.allocatable.iter()) {
+        let entry = most.entry(name).or_default();
+        *entry = (*entry).max(units(name, *amount));
+    }
+    most.remove("pods");
+    let share = |way: &Way, name: &str, most: i64| {
+        let amount = way.node.status.allocatable.get(name).map_or(0, |amount| units(name, *amount));
+        (i128::from(amount.max(0)) << 20) / i128::from(most.max(1))
+    };
+    ways.iter().map(|way| most.iter().map(|(name, most)| share(way, name, *most)).sum()).collect()
 }
 
 /// A pool that goes by priority makes every pool of lower priority look sixteen times dearer per step.

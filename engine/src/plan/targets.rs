@@ -4,13 +4,23 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_model::k8s::{Node, Pod, PodSpec, Taint, Toleration};
 
-use super::classes::PodClass;
+use super::{classes::PodClass, disks::Disks};
 use crate::{
     fit::{declared_features, node_affinity, spread, taints},
     solve::{BitTable, NO_DOMAIN},
 };
 
 pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
+/// A topology key that no label has: every target is in its one domain.
+pub(crate) const EVERYWHERE: &str = "";
+
+/// A node, or the node that an offer would make.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spot<'a> {
+    pub(crate) node: &'a Node,
+    /// For how many delays a pod has to have waited to use it.
+    pub(crate) level: u32,
+}
 
 /// What selectors of pods can see of a node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,6 +30,7 @@ struct NodeView<'a> {
     taints: &'a [Taint],
     cordoned: bool,
     features: &'a [Box<str>],
+    level: u32,
 }
 
 /// What a pod says about the nodes it may use.
@@ -31,6 +42,9 @@ struct PodView<'a> {
     features: Vec<&'static str>,
     claims_devices: bool,
     node_name: Option<&'a str>,
+    level: u32,
+    /// The class itself, if its volumes matter.
+    volumes: Option<usize>,
 }
 
 /// Signatures of targets and classes, and which go together.
@@ -38,6 +52,7 @@ struct PodView<'a> {
 pub(crate) struct Signatures<'a> {
     /// One node of each target signature.
     pub(crate) nodes: Vec<&'a Node>,
+    levels: Vec<u32>,
     /// Signature of every target.
     pub(crate) of_target: Vec<u32>,
     pub(crate) of_class: Vec<u32>,
@@ -80,12 +95,16 @@ fn reads_hostname(spec: &PodSpec) -> bool {
 }
 
 impl<'a> Signatures<'a> {
-    pub(crate) fn new(targets: &[&'a Node], classes: &[PodClass<'a>]) -> Self {
-        let (keys, names) = node_keys(classes.iter().map(|class| &*class.pod.spec));
-        let hosts = classes.iter().any(|class| reads_hostname(&class.pod.spec));
+    pub(crate) fn new(targets: &[Spot<'a>], classes: &[PodClass<'a>], disks: &Disks<'a>) -> Self {
+        let (mut keys, mut names) = node_keys(classes.iter().map(|class| &*class.pod.spec));
+        let mut hosts = classes.iter().any(|class| reads_hostname(&class.pod.spec));
+        let (disk_keys, disk_names) = disks.node_keys();
+        keys.extend(disk_keys);
+        hosts |= keys.remove(HOSTNAME);
+        names |= disk_names;
         let mut signatures = Self::default();
         let mut known: BTreeMap<NodeView<'_>, u32> = BTreeMap::new();
-        for node in targets {
+        for Spot { node, level } in targets {
             let mut labels: Vec<Option<&str>> =
                 keys.iter().map(|key| node.metadata.labels.text(key)).collect();
             labels.push(if hosts { node.metadata.labels.text(HOSTNAME) } else { None });
@@ -96,33 +115,65 @@ impl<'a> Signatures<'a> {
                 taints: &node.spec.taints,
                 cordoned: node.spec.unschedulable,
                 features: &node.status.declared_features,
+                level: *level,
             };
             let next = signatures.nodes.len() as u32;
             let id = *known.entry(view).or_insert(next);
             if id == next {
                 signatures.nodes.push(node);
+                signatures.levels.push(*level);
             }
             signatures.of_target.push(id);
         }
+        signatures.compare(classes, disks);
+        signatures
+    }
+
+    /// Fills the table of which class goes where.
+    fn compare(&mut self, classes: &[PodClass<'a>], disks: &Disks<'a>) {
         let mut pods: BTreeMap<PodView<'_>, u32> = BTreeMap::new();
-        let mut examples: Vec<&'a Pod> = Vec::new();
-        for class in classes {
-            let next = examples.len() as u32;
-            let id = *pods.entry(pod_view(&class.pod.spec)).or_insert(next);
-            if id == next {
-                examples.push(class.pod);
+        let mut examples: Vec<(usize, &PodClass<'a>)> = Vec::new();
+        let mut last: Option<(&PodSpec, u32, u32)> = None;
+        for (at, class) in classes.iter().enumerate() {
+            let spec = &*class.pod.spec;
+            let volumes = disks.matters(at).then_some(at);
+            // Neighbours mostly differ in what they ask for only.
+            if volumes.is_none()
+                && let Some((other, level, id)) = last
+                && level == class.level
+                && looks_alike(spec, other)
+            {
+                self.of_class.push(id);
+                continue;
             }
-            signatures.of_class.push(id);
+            let next = examples.len() as u32;
+            let id = *pods.entry(pod_view(spec, class.level, volumes)).or_insert(next);
+            if id == next {
+                examples.push((at, class));
+            }
+            self.of_class.push(id);
+            last = volumes.is_none().then_some((spec, class.level, id));
         }
-        signatures.allowed = BitTable::new(examples.len(), signatures.nodes.len());
-        for (row, pod) in (0..).zip(&examples) {
-            for (column, node) in (0..).zip(&signatures.nodes) {
-                if admits(pod, node) {
-                    signatures.allowed.set(row, column);
+        self.allowed = BitTable::new(examples.len(), self.nodes.len());
+        let world = disks.world(&self.nodes);
+        for (row, (at, class)) in (0..).zip(&examples) {
+            let reach = world.as_ref().filter(|_| disks.matters(*at)).map(|w| disks.reach(w, class.pod));
+            for (column, node) in self.nodes.iter().enumerate() {
+                let reached = reach.as_ref().is_none_or(|reach| reach[column]);
+                if reached && class.level >= self.levels[column] && admits(class.pod, node) {
+                    self.allowed.set(row, column as u32);
                 }
             }
         }
-        signatures
+    }
+
+    /// Target signatures whose nodes satisfy a predicate.
+    pub(crate) fn bits(&self, is_one: impl Fn(&Node) -> bool) -> Vec<u64> {
+        let mut bits = vec![0_u64; self.nodes.len().div_ceil(64)];
+        for (at, node) in self.nodes.iter().enumerate() {
+            bits[at / 64] |= u64::from(is_one(node)) << (at % 64);
+        }
+        bits
     }
 
     /// Target signatures whose nodes count as domains of a constraint.
@@ -145,8 +196,24 @@ impl<'a> Signatures<'a> {
     }
 }
 
-fn pod_view(spec: &PodSpec) -> PodView<'_> {
+/// Whether two specs say the same about nodes, as far as a quick look tells.
+fn looks_alike(one: &PodSpec, other: &PodSpec) -> bool {
+    let plain = |spec: &PodSpec| {
+        spec.resource_claims.is_empty()
+            && spec.node_name.is_none()
+            && node_affinity::required(spec).is_none()
+            && declared_features::needed(spec).is_empty()
+    };
+    plain(one)
+        && plain(other)
+        && one.node_selector == other.node_selector
+        && one.tolerations == other.tolerations
+}
+
+fn pod_view(spec: &PodSpec, level: u32, volumes: Option<usize>) -> PodView<'_> {
     PodView {
+        level,
+        volumes,
         selector: spec.node_selector.iter().map(|(key, value)| (key, &**value)).collect(),
         required: node_affinity::required(spec),
         tolerations: &spec.tolerations,
@@ -177,12 +244,20 @@ pub(crate) struct Locations {
     pub(crate) of_target: Vec<u32>,
 }
 
+/// The value of a topology key on a node.
+fn value<'n>(node: &'n Node, key: &str) -> Option<&'n str> {
+    if key == EVERYWHERE { Some("") } else { node.metadata.labels.text(key) }
+}
+
 impl Locations {
-    pub(crate) fn new(targets: &[&Node], keys: &[Box<str>]) -> Self {
+    pub(crate) fn new(targets: &[Spot<'_>], keys: &[Box<str>]) -> Self {
+        if keys.is_empty() {
+            return Self { domains: Vec::new(), table: vec![Vec::new()], of_target: vec![0; targets.len()] };
+        }
         let mut values: Vec<BTreeMap<&str, u32>> = vec![BTreeMap::new(); keys.len()];
-        for node in targets {
+        for Spot { node, .. } in targets {
             for (key, values) in keys.iter().zip(&mut values) {
-                if let Some(value) = node.metadata.labels.text(key) {
+                if let Some(value) = value(node, key) {
                     values.insert(value, 0);
                 }
             }
@@ -195,9 +270,9 @@ impl Locations {
         let mut known: BTreeMap<Vec<u32>, u32> = BTreeMap::new();
         let tuples: Vec<Vec<u32>> = targets
             .iter()
-            .map(|node| {
+            .map(|Spot { node, .. }| {
                 let domain = |(key, values): (&str, &BTreeMap<&str, u32>)| {
-                    node.metadata.labels.text(key).map_or(NO_DOMAIN, |value| values[value])
+                    value(node, key).map_or(NO_DOMAIN, |value| values[value])
                 };
                 keys.iter().map(|key| &**key).zip(&values).map(domain).collect()
             })

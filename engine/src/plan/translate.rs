@@ -1,17 +1,21 @@
 //! Turns pods, nodes and offers into a numeric problem.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use muster_model::k8s::{Labels, Namespace, Node, Pod};
+use muster_model::k8s::{CsiNodeSpec, Labels, Namespace, Node, Pod};
 
 use super::{
-    classes::{self, PodClass},
+    classes::{self, PodClass, Specs},
+    disks::Disks,
     hash::FixedMap,
-    targets::{Locations, Signatures},
-    terms::{Terms, topology_keys},
+    targets::{EVERYWHERE, Locations, Signatures, Spot},
+    terms::{self, Terms, topology_keys},
 };
 use crate::{
-    fit::{Amounts, node_affinity, pod_affinity, requests},
+    fit::{Amounts, Storage, node_affinity, pod_affinity, requests},
     solve,
 };
 
@@ -20,15 +24,40 @@ use crate::{
 pub struct Input<'a> {
     /// Nodes that exist or are on their way.
     pub nodes: Vec<&'a Node>,
-    /// Bound pods that have not finished, with the index of their node.
-    pub running: Vec<(&'a Pod, u32)>,
+    /// Bound pods that have not finished.
+    pub running: Vec<Running<'a>>,
     pub pending: Vec<&'a Pod>,
+    /// For how many delays each pending pod has waited long enough; empty if there are none.
+    pub levels: Vec<u32>,
     pub offers: Vec<Offer<'a>>,
     pub namespaces: Vec<&'a Namespace>,
     /// One pod of each daemon; offers say which of them run there.
     pub daemons: Vec<&'a Pod>,
     /// Limits that offers share.
     pub budgets: Vec<i64>,
+    /// Volumes and claims; without them no volume is looked at.
+    pub storage: Option<Storage<'a>>,
+    pub wishes: Wishes,
+}
+
+/// Whether constraints that may be violated are part of the problem.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Wishes {
+    #[default]
+    Ignored,
+    Kept,
+}
+
+/// Equal pods on one node.
+#[derive(Debug, Clone, Copy)]
+pub struct Running<'a> {
+    /// One of them.
+    pub pod: &'a Pod,
+    /// Index of their node.
+    pub node: u32,
+    pub count: u32,
+    /// A number that equal pods on other nodes share, if whoever keeps them has one.
+    pub class: Option<u32>,
 }
 
 /// A machine that can be called up, as the node it would be.
@@ -42,6 +71,10 @@ pub struct Offer<'a> {
     pub rank: i64,
     /// Indexes into the daemons that would run on it.
     pub daemons: Vec<u32>,
+    /// Its storage drivers, if they are known.
+    pub csi: Option<&'a CsiNodeSpec>,
+    /// For how many delays a pod has to have waited before this is called up for it.
+    pub level: u32,
 }
 
 /// A problem and how to read its answer.
@@ -54,47 +87,60 @@ pub struct Translated<'a> {
 }
 
 pub fn translate<'a>(input: &Input<'a>, keys: &'a mut Vec<Box<str>>) -> Translated<'a> {
-    let specs = classes::distinct_specs(&input.pending);
-    let guards: Vec<(&Pod, u32)> = input
+    let specs = Specs::new(&input.pending);
+    let guards: Vec<Running<'a>> = input
         .running
         .iter()
         .copied()
-        .filter(|(pod, _)| !pod_affinity::required_anti(&pod.spec).is_empty())
+        .filter(|running| !pod_affinity::required_anti(&running.pod.spec).is_empty())
         .collect();
+    let read_by = || specs.distinct.iter().copied().chain(guards.iter().map(|guard| guard.pod));
     let mut read: BTreeSet<&str> = BTreeSet::new();
-    classes::keys_read(specs.iter().copied().chain(guards.iter().map(|(pod, _)| *pod)), &mut read);
-    let classes = classes::group(&input.pending, &read);
-    *keys = topology_keys(specs.iter().copied().chain(guards.iter().map(|(pod, _)| *pod)));
-    let targets: Vec<&Node> =
-        input.nodes.iter().copied().chain(input.offers.iter().map(|offer| offer.node)).collect();
-    let signatures = Signatures::new(&targets, &classes);
+    classes::keys_read(read_by(), &mut read);
+    let classes = sorted(input, classes::group(&input.pending, &specs, &read, &input.levels));
+    let disks = Disks::new(input, &classes);
+    *keys = topology_keys(read_by(), input.wishes == Wishes::Kept);
+    if disks.shares_exclusive_claims() {
+        keys.push(EVERYWHERE.into());
+    }
+    let targets: Vec<Spot<'_>> = input
+        .nodes
+        .iter()
+        .map(|node| Spot { node, level: 0 })
+        .chain(input.offers.iter().map(|offer| Spot { node: offer.node, level: offer.level }))
+        .collect();
+    let signatures = Signatures::new(&targets, &classes, &disks);
     let locations = Locations::new(&targets, keys);
     let namespaces: BTreeMap<&str, &Labels> =
         input.namespaces.iter().map(|space| (&*space.metadata.name, &space.metadata.labels)).collect();
     let mut terms = Terms::new(keys, namespaces);
-    let lanes = lanes(&classes);
+    let lanes = lanes(&classes, &disks);
     let mut numeric: Vec<solve::Class> = classes
         .iter()
         .zip(&signatures.of_class)
-        .map(|(class, &signature)| {
+        .enumerate()
+        .map(|(at, (class, &signature))| {
             let mut rules = solve::Class {
                 count: class.members.len() as u32,
-                request: amounts(&lanes, &class.request, 1),
+                request: disks.request(at, amounts(&lanes, &class.request, 1)),
                 priority: class.pod.spec.priority.unwrap_or(0),
                 signature,
                 prefers: prefers(class.pod, &targets, &locations),
                 ..solve::Class::default()
             };
-            terms.rules(class.pod, &signatures, &mut rules);
+            terms.rules(class.pod, &signatures, &disks, &mut rules);
+            if input.wishes == Wishes::Kept {
+                terms.wishes(class.pod, &signatures, &mut rules);
+            }
             rules
         })
         .collect();
-    let held: Vec<Vec<u32>> = guards.iter().map(|(pod, _)| terms.hold(pod)).collect();
+    let held: Vec<Vec<u32>> = guards.iter().map(|guard| terms.hold(guard.pod)).collect();
     let occupied: Vec<(u32, Vec<u32>)> = input
         .running
         .iter()
-        .filter(|(pod, _)| has_ports(pod))
-        .map(|(pod, node)| (*node, terms.occupy(pod)))
+        .filter(|running| terms::occupies(running.pod))
+        .map(|running| (running.node, terms.occupy(running.pod)))
         .collect();
     let mut daemon_marks: Vec<Vec<u32>> = input.daemons.iter().map(|pod| terms.occupy(pod)).collect();
     for (class, rules) in classes.iter().zip(&mut numeric) {
@@ -109,13 +155,13 @@ pub fn translate<'a>(input: &Input<'a>, keys: &'a mut Vec<Box<str>>) -> Translat
         marks.extend(terms.raised_by(pod));
     }
     let mut marks: Vec<Vec<(u32, u32)>> = vec![Vec::new(); input.nodes.len()];
-    for ((_, node), held) in guards.iter().zip(&held) {
-        raise(&mut marks[*node as usize], held);
+    for (guard, held) in guards.iter().zip(&held) {
+        raise(&mut marks[guard.node as usize], held, guard.count);
     }
     for (node, ports) in &occupied {
-        raise(&mut marks[*node as usize], ports);
+        raise(&mut marks[*node as usize], ports, 1);
     }
-    let mut free = free_amounts(input, &lanes);
+    let mut free = free_amounts(input, &lanes, &disks);
     mark_running(input, &terms, &mut marks);
     let nodes = marks
         .into_iter()
@@ -127,7 +173,7 @@ pub fn translate<'a>(input: &Input<'a>, keys: &'a mut Vec<Box<str>>) -> Translat
             marks,
         })
         .collect();
-    let shapes = shapes(input, &lanes, &signatures, &locations, &daemon_marks);
+    let shapes = shapes(input, &lanes, &signatures, &locations, &daemon_marks, &disks);
     let problem = solve::Problem {
         lanes: lanes.len(),
         classes: numeric,
@@ -142,13 +188,18 @@ pub fn translate<'a>(input: &Input<'a>, keys: &'a mut Vec<Box<str>>) -> Translat
     Translated { problem, classes, lanes }
 }
 
-fn has_ports(pod: &Pod) -> bool {
-    let containers = pod.spec.containers.iter().chain(&pod.spec.init_containers);
-    containers.flat_map(|container| &container.ports).any(|port| port.host_port > 0)
+/// Classes in the order of the problem.
+fn sorted<'a>(input: &Input<'a>, classes: Vec<PodClass<'a>>) -> Vec<PodClass<'a>> {
+    let lanes = lanes(&classes, &Disks::default());
+    let requests: Vec<Vec<i64>> = classes.iter().map(|class| amounts(&lanes, &class.request, 1)).collect();
+    let order = classes::order(&input.pending, &classes, &requests);
+    let mut taken: Vec<Option<PodClass<'a>>> = classes.into_iter().map(Some).collect();
+    let take = |&at: &u32| taken[at as usize].take();
+    order.iter().filter_map(take).collect()
 }
 
 /// The resources that pending pods ask for, and the number of pods.
-fn lanes(classes: &[PodClass<'_>]) -> Vec<Box<str>> {
+fn lanes(classes: &[PodClass<'_>], disks: &Disks<'_>) -> Vec<Box<str>> {
     let mut names: BTreeSet<&str> = BTreeSet::new();
     let (mut cpu, mut memory, mut disk) = (false, false, false);
     for class in classes {
@@ -167,7 +218,16 @@ fn lanes(classes: &[PodClass<'_>]) -> Vec<Box<str>> {
     }
     lanes.push("pods".into());
     lanes.extend(names.into_iter().map(Into::into));
+    lanes.extend(disks.lanes());
     lanes
+}
+
+/// Four pebibytes, or so many of anything else: sums of amounts within it do not overflow. Larger ones are
+/// written by mistake, and count as so much.
+const MOST: i64 = 1 << 52;
+
+pub(crate) fn in_bounds(amount: i64) -> i64 {
+    amount.clamp(-MOST, MOST)
 }
 
 /// Amounts by lane; a request counts as one pod.
@@ -181,6 +241,7 @@ fn amounts(lanes: &[Box<str>], amounts: &Amounts, pods: i64) -> Vec<i64> {
             "pods" => pods,
             name => amounts.scalar(name),
         })
+        .map(in_bounds)
         .collect()
 }
 
@@ -189,29 +250,41 @@ fn capacity(lanes: &[Box<str>], node: &Node) -> Vec<i64> {
     amounts(lanes, &capacity, capacity.pods)
 }
 
-fn free_amounts(input: &Input<'_>, lanes: &[Box<str>]) -> Vec<Vec<i64>> {
-    let mut free: Vec<Vec<i64>> = input.nodes.iter().map(|node| capacity(lanes, node)).collect();
-    let mut known: FixedMap<usize, Vec<i64>> = FixedMap::default();
-    for (pod, node) in &input.running {
-        let plain = pod.status.container_statuses.is_empty();
-        let pointer = std::sync::Arc::as_ptr(&pod.spec) as usize;
-        let used = if plain {
-            known.entry(pointer).or_insert_with(|| amounts(lanes, &requests::of_bound(pod), 1)).clone()
+fn free_amounts(input: &Input<'_>, lanes: &[Box<str>], disks: &Disks<'_>) -> Vec<Vec<i64>> {
+    let mut free: Vec<Vec<i64>> = input
+        .nodes
+        .iter()
+        .enumerate()
+        .map(|(at, node)| disks.left_on_node(at, capacity(lanes, node)))
+        .collect();
+    let mut by_class: Vec<Option<Vec<i64>>> = Vec::new();
+    let mut by_spec: FixedMap<usize, Vec<i64>> = FixedMap::default();
+    for Running { pod, node, count, class } in &input.running {
+        let used = || amounts(lanes, &requests::of_bound(pod), 1);
+        let own;
+        let used = if let Some(class) = *class {
+            if by_class.len() <= class as usize {
+                by_class.resize(class as usize + 1, None);
+            }
+            by_class[class as usize].get_or_insert_with(used)
+        } else if pod.status.container_statuses.is_empty() && Arc::strong_count(&pod.spec) > 1 {
+            by_spec.entry(Arc::as_ptr(&pod.spec) as usize).or_insert_with(used)
         } else {
-            amounts(lanes, &requests::of_bound(pod), 1)
+            own = used();
+            &own
         };
         for (have, used) in free[*node as usize].iter_mut().zip(used) {
-            *have -= used;
+            *have -= used * i64::from(*count);
         }
     }
     free
 }
 
-fn raise(marks: &mut Vec<(u32, u32)>, counters: &[u32]) {
+fn raise(marks: &mut Vec<(u32, u32)>, counters: &[u32], by: u32) {
     for &counter in counters {
         match marks.iter_mut().find(|(id, _)| *id == counter) {
-            Some(entry) => entry.1 += 1,
-            None => marks.push((counter, 1)),
+            Some(entry) => entry.1 += by,
+            None => marks.push((counter, by)),
         }
     }
 }
@@ -222,7 +295,7 @@ fn mark_running(input: &Input<'_>, terms: &Terms<'_>, marks: &mut [Vec<(u32, u32
         return;
     }
     let mut known: FixedMap<(&str, &Labels), Vec<u32>> = FixedMap::default();
-    for (pod, node) in &input.running {
+    for Running { pod, node, count, .. } in &input.running {
         let face = (&*pod.metadata.namespace, &pod.metadata.labels);
         let raised = known.entry(face).or_insert_with(|| terms.raised_by(pod));
         if raised.is_empty() {
@@ -230,9 +303,9 @@ fn mark_running(input: &Input<'_>, terms: &Terms<'_>, marks: &mut [Vec<(u32, u32
         }
         if pod.is_terminating() {
             let kept: Vec<u32> = raised.iter().copied().filter(|&id| !terms.is_spread(id)).collect();
-            raise(&mut marks[*node as usize], &kept);
+            raise(&mut marks[*node as usize], &kept, *count);
         } else {
-            raise(&mut marks[*node as usize], raised);
+            raise(&mut marks[*node as usize], raised, *count);
         }
     }
 }
@@ -243,6 +316,7 @@ fn shapes(
     signatures: &Signatures<'_>,
     locations: &Locations,
     daemon_marks: &[Vec<u32>],
+    disks: &Disks<'_>,
 ) -> Vec<solve::Shape> {
     let daemons: Vec<Vec<i64>> =
         input.daemons.iter().map(|pod| amounts(lanes, &requests::of_pending(pod), 1)).collect();
@@ -261,10 +335,10 @@ fn shapes(
                 for (have, want) in room.iter_mut().zip(&daemons[daemon as usize]) {
                     *have -= want;
                 }
-                raise(&mut marks, &daemon_marks[daemon as usize]);
+                raise(&mut marks, &daemon_marks[daemon as usize], 1);
             }
             solve::Shape {
-                room,
+                room: disks.left_on_offer(at, room),
                 signature: signatures.of_target[first + at],
                 location: locations.of_target[first + at],
                 cost: offer.cost,
@@ -278,13 +352,13 @@ fn shapes(
 }
 
 /// Weights of preferred node affinity by location.
-fn prefers(pod: &Pod, targets: &[&Node], locations: &Locations) -> Vec<(u32, i64)> {
+fn prefers(pod: &Pod, targets: &[Spot<'_>], locations: &Locations) -> Vec<(u32, i64)> {
     let affinity = pod.spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
     let Some(affinity) = affinity.filter(|affinity| !affinity.preferred.is_empty()) else {
         return Vec::new();
     };
     let mut best: BTreeMap<u32, i64> = BTreeMap::new();
-    for (node, &location) in targets.iter().zip(&locations.of_target) {
+    for (Spot { node, .. }, &location) in targets.iter().zip(&locations.of_target) {
         let score: i64 = affinity
             .preferred
             .iter()

@@ -6,7 +6,7 @@
 
 use super::{
     catalog::{Catalog, Stock},
-    fill::{Fill, Filler, Machine},
+    fill::{Fill, Filler, Machine, Sizes},
     places::Lot,
     prices::worth,
     problem::{Problem, fits},
@@ -75,11 +75,13 @@ struct Choice {
 }
 
 impl<'a> Builder<'a> {
+    #[allow(clippy::too_many_arguments, reason = "one construction, called in one place")]
     pub(crate) fn new(
         problem: &'a Problem,
         rules: &'a Rules,
         catalog: &'a Catalog,
         stock: Stock,
+        sizes: &Sizes,
         lots: Vec<Lot>,
         prices: &'a [i64],
         style: Style,
@@ -89,7 +91,7 @@ impl<'a> Builder<'a> {
             problem,
             catalog,
             stock,
-            filler: Filler::new(problem, rules, lots, prices),
+            filler: Filler::new(problem, rules, sizes, lots, prices),
             prices,
             scarce,
             style,

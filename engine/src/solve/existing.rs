@@ -40,9 +40,10 @@ impl Blocks {
     }
 }
 
-/// First fit in the order of the nodes, whole runs at a time where no rule reads counters.
+/// First fit in the order of the nodes, whole runs at a time where no rule reads counters. Machines that
+/// were opened already count as nodes.
 pub(crate) fn place(draft: &mut Draft<'_>, order: &[u32]) {
-    let nodes = draft.state.problem.nodes.len();
+    let nodes = draft.state.targets();
     if nodes == 0 {
         return;
     }

@@ -9,6 +9,7 @@ use super::{
     problem::{Problem, fits, times},
     rules::{HostCounts, Rules},
 };
+use crate::plan::hash::FixedSet;
 
 /// Lots by size and location, and what is scratch while a machine is tried.
 #[derive(Debug, Clone)]
@@ -61,25 +62,29 @@ pub(crate) struct Machine<'a> {
 }
 
 impl<'a> Filler<'a> {
-    pub(crate) fn new(problem: &'a Problem, rules: &'a Rules, lots: Vec<Lot>, prices: &[i64]) -> Self {
+    pub(crate) fn new(
+        problem: &'a Problem,
+        rules: &'a Rules,
+        kinds: &Sizes,
+        lots: Vec<Lot>,
+        prices: &[i64],
+    ) -> Self {
         let places = problem.locations.len() + 1;
-        let rounded = rounded_requests(problem, &lots);
-        let mut by_request: Vec<u32> = (0..lots.len() as u32).collect();
-        let request = |lot: u32| &rounded[lot as usize];
-        by_request.sort_by(|&a, &b| request(b).cmp(request(a)).then(a.cmp(&b)));
-        let mut sizes: Vec<Size> = Vec::new();
-        let mut lists: Vec<List> = Vec::new();
+        let sizes: Vec<Size> = kinds
+            .requests
+            .iter()
+            .map(|request| {
+                let worth = request.iter().zip(prices).map(|(&amount, &price)| lane_worth(price, amount));
+                Size { request: request.clone(), worth: worth.collect(), left: 0 }
+            })
+            .collect();
+        let mut lists: Vec<List> = vec![List::default(); sizes.len() * places];
         let mut size_of = vec![0; lots.len()];
-        for &lot in &by_request {
-            if sizes.last().is_none_or(|size| size.request != *request(lot)) {
-                let worth =
-                    request(lot).iter().zip(prices).map(|(&amount, &price)| lane_worth(price, amount));
-                sizes.push(Size { request: request(lot).clone(), worth: worth.collect(), left: 0 });
-                lists.resize(sizes.len() * places, List::default());
-            }
-            let place = lots[lot as usize].location.map_or(places - 1, |at| at as usize);
-            lists[(sizes.len() - 1) * places + place].lots.push(lot);
-            size_of[lot as usize] = sizes.len() as u32 - 1;
+        for (at, lot) in lots.iter().enumerate() {
+            let size = kinds.of_class[lot.class as usize];
+            let place = lot.location.map_or(places - 1, |at| at as usize);
+            lists[size as usize * places + place].lots.push(at as u32);
+            size_of[at] = size;
         }
         for list in &mut lists {
             // What is hard to place goes first, then the order of classes.
@@ -311,42 +316,87 @@ impl<'a> Filler<'a> {
 }
 
 /// More distinct requests than this are rounded up into groups.
-const MOST_SIZES: usize = 256;
+const MOST_EXACT: usize = 256;
+/// How many groups are aimed at then: every machine that is filled looks at all of them for every pod.
+const MOST_ROUNDED: usize = 32;
 /// A lane with more distinct amounts than this is rounded; others stay exact.
-const MOST_AMOUNTS: usize = 64;
+const MOST_AMOUNTS: usize = 24;
 
-/// The requests by which lots are grouped: exact ones if they are few, else amounts of crowded lanes
+/// The requests by which pods are looked at: exact ones if they are few, else amounts of crowded lanes
 /// rounded up to fewer and fewer leading bits. What is bound and what is left stays exact.
-fn rounded_requests(problem: &Problem, lots: &[Lot]) -> Vec<Vec<i64>> {
-    let mut requests: Vec<Vec<i64>> =
-        lots.iter().map(|lot| problem.classes[lot.class as usize].request.clone()).collect();
-    let distinct = |requests: &[Vec<i64>]| {
-        let mut sorted: Vec<&Vec<i64>> = requests.iter().collect();
-        sorted.sort_unstable();
-        sorted.dedup();
-        sorted.len()
-    };
-    if lots.len() <= MOST_SIZES || distinct(&requests) <= MOST_SIZES {
-        return requests;
-    }
-    let crowded: Vec<usize> = (0..problem.lanes)
-        .filter(|&lane| {
-            let mut amounts: Vec<i64> = requests.iter().map(|request| request[lane]).collect();
-            amounts.sort_unstable();
-            amounts.dedup();
-            amounts.len() > MOST_AMOUNTS
-        })
-        .collect();
-    for bits in (1..8_u32).rev() {
-        for request in &mut requests {
-            for &lane in &crowded {
-                let shift = (64 - request[lane].leading_zeros()).saturating_sub(bits);
-                request[lane] = ((request[lane] + (1 << shift) - 1) >> shift) << shift;
-            }
+#[derive(Debug, Clone)]
+pub(crate) struct Sizes {
+    /// Largest first.
+    requests: Vec<Vec<i64>>,
+    of_class: Vec<u32>,
+}
+
+impl Sizes {
+    /// Looks at the classes of which pods are left.
+    pub(crate) fn new(problem: &Problem, left: &[u32]) -> Self {
+        let mut requests: Vec<&[i64]> = problem
+            .classes
+            .iter()
+            .zip(left)
+            .filter(|(_, left)| **left > 0)
+            .map(|(class, _)| class.request.as_slice())
+            .collect();
+        let mut bits: Option<(u32, Vec<usize>)> = None;
+        if distinct(requests.iter().copied(), MOST_EXACT) > MOST_EXACT {
+            let crowded: Vec<usize> = (0..problem.lanes)
+                .filter(|&lane| distinct(requests.iter().map(|r| r[lane]), MOST_AMOUNTS) > MOST_AMOUNTS)
+                .collect();
+            let enough = |bits: &u32| {
+                let rounded = requests.iter().map(|request| rounded(request, *bits, &crowded));
+                distinct(rounded, MOST_ROUNDED) <= MOST_ROUNDED
+            };
+            let least = (1..8_u32).rev().find(enough).unwrap_or(1);
+            bits = Some((least, crowded));
         }
-        if distinct(&requests) <= MOST_SIZES {
+        let view = |request: &[i64]| match &bits {
+            None => request.to_vec(),
+            Some((bits, crowded)) => rounded(request, *bits, crowded),
+        };
+        requests.sort_unstable_by(|a, b| b.cmp(a));
+        requests.dedup();
+        let mut seen: Vec<Vec<i64>> = requests.into_iter().map(view).collect();
+        seen.sort_unstable_by(|a, b| b.cmp(a));
+        seen.dedup();
+        let of_class = problem
+            .classes
+            .iter()
+            .zip(left)
+            .map(|(class, &left)| {
+                if left == 0 {
+                    return 0;
+                }
+                let request = view(&class.request);
+                let at = seen.binary_search_by(|size| request.cmp(size));
+                at.expect("the request of every class that is left was collected") as u32
+            })
+            .collect();
+        Self { requests: seen, of_class }
+    }
+}
+
+/// Amounts of the lanes rounded up to so many leading bits.
+fn rounded(request: &[i64], bits: u32, lanes: &[usize]) -> Vec<i64> {
+    let mut request = request.to_vec();
+    for &lane in lanes {
+        let shift = (64 - request[lane].leading_zeros()).saturating_sub(bits);
+        request[lane] = ((request[lane] + (1 << shift) - 1) >> shift) << shift;
+    }
+    request
+}
+
+/// How many different ones there are; stops counting above `most`.
+fn distinct<T: Eq + std::hash::Hash>(items: impl Iterator<Item = T>, most: usize) -> usize {
+    let mut seen: FixedSet<T> = FixedSet::default();
+    for item in items {
+        seen.insert(item);
+        if seen.len() > most {
             break;
         }
     }
-    requests
+    seen.len()
 }

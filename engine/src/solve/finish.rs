@@ -11,6 +11,7 @@ use super::{
 };
 
 /// A plan under construction: machines that exist for the scheduler from the start, and accepted steps.
+#[derive(Debug, Clone)]
 pub(crate) struct Draft<'a> {
     pub(crate) state: State<'a>,
     pub(crate) machines: Vec<Open>,

@@ -15,15 +15,18 @@ mod existing;
 mod fill;
 mod finish;
 mod places;
+mod polish;
 mod prices;
 mod problem;
 mod rules;
 mod search;
 mod state;
+mod strict;
 
+pub use polish::{Wishes, wishes};
 pub use problem::{
     BitTable, Class, Counter, NO_DOMAIN, Node, Problem, RequireRule, Shape, Solution, SpreadRule, Step,
-    Target, UNLIMITED,
+    Target, UNLIMITED, Wish, WishKind,
 };
 pub use state::Refusal;
 
@@ -33,8 +36,18 @@ use rules::Rules;
 pub(crate) use state::State;
 
 /// Solves the problem. Every step of the answer was accepted by the exact rules, in order, with all
-/// machines present from the start.
+/// machines present from the start. Where not everything can be had, higher priorities come first.
 pub fn solve(problem: &Problem) -> Solution {
+    let mut solution = solve_together(problem);
+    if strict::is_unfair(problem, &solution) {
+        solution = strict::solve(problem, &class_order(problem));
+    }
+    polish::polish(problem, &mut solution);
+    solution
+}
+
+/// All priorities at once, at the least cost.
+fn solve_together(problem: &Problem) -> Solution {
     let rules = Rules::new(problem);
     let catalog = Catalog::new(problem);
     let order = class_order(problem);

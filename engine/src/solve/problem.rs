@@ -44,8 +44,29 @@ pub struct Class {
     pub requires: Option<RequireRule>,
     /// Locations the class would rather be in, with a weight; never worth a machine.
     pub prefers: Vec<(u32, i64)>,
-    /// All pods of a gang are placed, or none.
-    pub gang: Option<u32>,
+    /// What its pods would rather have; never worth a machine.
+    pub wishes: Vec<Wish>,
+}
+
+/// Something that pods would like to hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wish {
+    pub weight: i64,
+    /// A pod of the class is among those that the counter counts.
+    pub counts_itself: bool,
+    pub kind: WishKind,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WishKind {
+    /// A target of one of these signatures.
+    On { signatures: Vec<u64> },
+    /// Pods of the counter in the same domain.
+    Near { counter: u32 },
+    /// No other pods of the counter in the same domain.
+    Far { counter: u32 },
+    /// No domain more than this above another.
+    Even { counter: u32, max_skew: i64 },
 }
 
 /// `count(domain) + self - minimum <= max_skew`.

@@ -6,6 +6,7 @@
 use super::{
     build::{Batch, Builder, Style},
     catalog::{Catalog, Stock},
+    fill::Sizes,
     finish::Draft,
     places::{self, Places},
     prices,
@@ -19,6 +20,9 @@ const BASE_EFFORT: u64 = 60_000;
 const EFFORT_PER_POD: u64 = 500;
 /// Enough for a problem of ordinary size; beyond it a pod adds a tenth.
 const PLENTY: u64 = 1_000_000;
+/// A problem of this size in which machines are forced gets more: each machine has few pods to choose from,
+/// and the choice decides what is wasted. Smaller ones are exhausted before.
+const SMALL: std::ops::RangeInclusive<u64> = 200..=1_000;
 /// Steps in which the price of a lane is raised or lowered, in percent.
 const TILTS: [(i64, i64); 3] = [(140, 71), (118, 85), (108, 93)];
 
@@ -51,6 +55,7 @@ struct Search<'d, 'p> {
     draft: &'d Draft<'p>,
     rules: &'d Rules,
     catalog: &'d Catalog,
+    sizes: Sizes,
     effort: u64,
     budget: u64,
 }
@@ -60,13 +65,15 @@ pub(crate) fn search(draft: &Draft<'_>, rules: &Rules, catalog: &Catalog) -> Fou
     let machines = machines(problem, catalog);
     let demand = demand(problem, &draft.left);
     let pods: u64 = draft.left.iter().map(|&left| u64::from(left)).sum();
-    let mut search = Search { draft, rules, catalog, effort: 0, budget: budget(pods) };
+    let sizes = Sizes::new(problem, &draft.left);
+    let mut search = Search { draft, rules, catalog, sizes, effort: 0, budget: budget(pods) };
     let start = prices::lane_prices(&demand, &machines);
     let mut best = search.attempt(start, Style::default());
-    let ideal = prices::worth(
-        &best.prices,
-        &demand.iter().map(|&d| i64::try_from(d).unwrap_or(i64::MAX)).collect::<Vec<_>>(),
-    );
+    let forced = forced_cost(draft, catalog);
+    if forced > 0 && SMALL.contains(&pods) {
+        search.budget += PLENTY;
+    }
+    let ideal = ideal(&best.prices, &demand, &machines).max(forced);
     for style in Style::others() {
         if search.spent() || best.score.cost <= ideal {
             break;
@@ -111,8 +118,16 @@ impl Search<'_, '_> {
         let Draft { state, stock, left, .. } = self.draft;
         let places = places::assign(state, self.rules, self.catalog, stock, left, &prices);
         let lots = places.lots.clone();
-        let mut builder =
-            Builder::new(state.problem, self.rules, self.catalog, stock.clone(), lots, &prices, style);
+        let mut builder = Builder::new(
+            state.problem,
+            self.rules,
+            self.catalog,
+            stock.clone(),
+            &self.sizes,
+            lots,
+            &prices,
+            style,
+        );
         builder.run();
         let refused: u64 = places.refused.iter().map(|&(_, count)| u64::from(count)).sum();
         let score = Score {
@@ -129,6 +144,48 @@ impl Search<'_, '_> {
         let Builder { batches, stock, .. } = builder;
         Attempt { places, batches, stock, prices, style, score }
     }
+}
+
+/// A cost below which nothing can be had, as far as volume goes. Costs that are multiples of one number can
+/// only add up to a multiple of it.
+fn ideal(prices: &[i64], demand: &[i128], machines: &[(&[i64], i64)]) -> i64 {
+    let demand: Vec<i64> = demand.iter().map(|&d| i64::try_from(d).unwrap_or(i64::MAX)).collect();
+    let volume = prices::worth(prices, &demand);
+    let granule = machines.iter().map(|(_, cost)| *cost).fold(0, common_divisor).max(1);
+    // Lane prices are rounded down; the last few parts in a million are rounding.
+    let steps = (volume - volume / 1_000_000) / granule;
+    let exact = steps.saturating_mul(granule);
+    if exact < volume - volume / 1_000_000 { exact.saturating_add(granule) } else { exact }.max(volume)
+}
+
+fn common_divisor(a: i64, b: i64) -> i64 {
+    let (mut a, mut b) = (a.abs(), b.abs());
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+/// What pods cost of which no two may share a machine, each on the cheapest that holds it.
+fn forced_cost(draft: &Draft<'_>, catalog: &Catalog) -> i64 {
+    let problem = draft.state.problem;
+    let on_host = |id: &&u32| problem.counters[**id as usize].key.is_none();
+    let mut sums: std::collections::BTreeMap<u32, i64> = std::collections::BTreeMap::new();
+    for (class, &left) in problem.classes.iter().zip(&draft.left).filter(|(_, left)| **left > 0) {
+        let mut repelled =
+            class.forbids.iter().filter(on_host).filter(|id| class.raises.contains(id)).peekable();
+        if repelled.peek().is_none() {
+            continue;
+        }
+        let usable = (0..catalog.families.len())
+            .filter(|&family| problem.allowed.get(class.signature, catalog.families[family].signature));
+        let shapes = usable.filter_map(|at| catalog.cheapest(problem, &draft.stock, at, &class.request));
+        let Some(cost) = shapes.map(|shape| problem.shapes[shape as usize].cost).min() else { continue };
+        for &id in repelled {
+            *sums.entry(id).or_default() += cost.saturating_mul(i64::from(left));
+        }
+    }
+    sums.into_values().max().unwrap_or(0)
 }
 
 fn demand(problem: &Problem, left: &[u32]) -> Vec<i128> {

@@ -220,7 +220,7 @@ impl<'a> State<'a> {
     }
 
     /// Pods in the target's domain; `None` if it has none.
-    fn count_at(&self, id: u32, target: usize) -> Option<u32> {
+    pub(crate) fn count_at(&self, id: u32, target: usize) -> Option<u32> {
         match self.problem.counters[id as usize].key {
             None => Some(self.host_count(target, id)),
             Some(key) => match self.domain(target, key) {
@@ -231,7 +231,7 @@ impl<'a> State<'a> {
     }
 
     /// Count in the target's domain and the minimum over all domains.
-    fn spread(&self, id: u32, target: usize, min_domains: u32) -> Option<(i64, i64)> {
+    pub(crate) fn spread(&self, id: u32, target: usize, min_domains: u32) -> Option<(i64, i64)> {
         let here = i64::from(self.count_at(id, target)?);
         if self.problem.counters[id as usize].key.is_none() {
             let levels = &self.levels[id as usize];

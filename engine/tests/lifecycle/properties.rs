@@ -224,10 +224,11 @@ fn check(state: &HostState, seen: &Evidence, done: &Step) -> Result<(), TestCase
             prop_assert_eq!(value.power, wanted, "{:?}", call);
         }
         if !call.is_repeatable() && !matches!(call, PowerCall::ResetBmc { .. }) {
-            let pending = state.op.as_ref().and_then(|op| op.pending.as_ref());
+            // It has a number that its operation never had: nothing is sent again under an old one.
+            let reference = effect.op.as_ref().expect("a power call belongs to an operation");
+            let used = state.op.as_ref().filter(|op| op.id == reference.id).map_or(0, |op| op.effects);
             prop_assert!(
-                pending.is_none_or(|pending| pending.call != *call)
-                    || done.state.op.as_ref().is_some_and(|op| op.effects > 1),
+                reference.seq.is_some_and(|seq| seq > used),
                 "{:?} sent again under its number",
                 call
             );
@@ -378,6 +379,67 @@ proptest! {
             prop_assert!(!node.startup_taint && node.cordon == Cordon::None && node.labels_complete);
         }
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// A press of the button toggles and a power cycle cuts what runs: whoever dies wherever, neither is sent twice
+    /// for the same operation and number, and there is one of them to begin with.
+    #[test]
+    fn what_must_not_be_repeated_is_sent_once(button in any::<bool>(), crashes in proptest::collection::vec((1_u32..10, 0_usize..3), 0..4)) {
+        let mut world = if button { World::idle() } else { World::serving() };
+        if button {
+            // Its BMC knows no other way.
+            world.seen.settings.drivers.truncate(1);
+            world.seen.settings.drivers[0].on_resets = vec![OnReset::PushPowerButton];
+            world.want(Switch::On, "i-1");
+        } else {
+            world.seen.settings.policy.cycle_lost = Permission::Allowed;
+            world.pods.evictable = 0;
+            world.machine.boot_secs = None; // its system hangs
+        }
+        let mut crashes = crashes.into_iter();
+        for _ in 0..120 {
+            if world.crash.is_none_or(|(when, _)| when < world.steps) {
+                if world.crash.is_some() {
+                    world.seen.performed = Performed::Nothing;
+                }
+                world.crash = crashes.next().map(|(gap, point)| {
+                    (world.steps + gap, [Crash::Unstored, Crash::Unperformed, Crash::Unreported][point])
+                });
+            }
+            world.run(5);
+        }
+        let once: Vec<_> = world.calls.iter().filter(|(_, _, _, call)| !call.is_repeatable()).collect();
+        let mut numbers: Vec<_> = once.iter().map(|(_, op, seq, _)| (op.clone(), *seq)).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        prop_assert_eq!(numbers.len(), once.len(), "{:?}", world.calls);
+        if button {
+            prop_assert!(once.len() <= 2 && world.machine.boots <= 1 + u32::from(once.len() > 1), "{:?}", world.calls);
+        }
+    }
+}
+
+/// The property above is about something: without a crash there is exactly one such call.
+#[test]
+fn a_button_is_pressed_and_a_lost_machine_is_cycled() {
+    let mut world = World::idle();
+    world.seen.settings.drivers.truncate(1);
+    world.seen.settings.drivers[0].on_resets = vec![OnReset::PushPowerButton];
+    world.want(Switch::On, "i-1").until(Phase::Serving, 400);
+    let presses = world.calls.iter().filter(|(_, _, _, call)| !call.is_repeatable()).count();
+    assert_eq!((presses, world.machine.boots), (1, 1), "{:?}", world.calls);
+
+    let mut world = World::serving();
+    world.seen.settings.policy.cycle_lost = Permission::Allowed;
+    world.pods.evictable = 0;
+    world.machine.boot_secs = None;
+    world.run(600);
+    let cycles =
+        world.calls.iter().filter(|(_, _, _, call)| matches!(call, PowerCall::PowerCycle { .. })).count();
+    assert_eq!(cycles, 1, "{:?}", world.calls);
 }
 
 #[test]

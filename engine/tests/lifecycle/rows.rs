@@ -649,3 +649,66 @@ fn row_30_deletion_drains_first_and_leaves_the_power() {
     let done = step(&host(Phase::Idle), &seen, at(5));
     assert!(done.gone && done.rule == Rule::Row(30));
 }
+
+/// E2 wherever off counts: two readings 19 s apart prove nothing, 20 s apart they do.
+#[test]
+fn e2_readings_closer_than_twenty_seconds_prove_off_nowhere() {
+    #[track_caller]
+    fn check(phase: Phase, prepare: impl Fn(&mut HostState, &mut Evidence), to: Phase) {
+        for (apart, proved) in [(19, false), (20, true)] {
+            let mut state = with_deadline(phase, 300);
+            let reading =
+                PowerReading { power: Power::Off, driver: DriverKind::Redfish, since: at(100 - apart) };
+            state.status.power = Known::Value { value: reading, at: at(100 - apart) };
+            let mut seen = evidence(at(100));
+            prepare(&mut state, &mut seen);
+            let done = step(&state, &seen, at(100));
+            assert_eq!(
+                done.state.phase() == to,
+                proved,
+                "{phase} after {apart}s: {} ({})",
+                done.state.phase(),
+                done.reason
+            );
+        }
+    }
+    let plain = |_: &mut HostState, _: &mut Evidence| {};
+    let wanted_off = |_: &mut HostState, seen: &mut Evidence| seen.intent = intent(Switch::Off, "i-1");
+    check(Phase::Enrolling, plain, Phase::Idle); // row 2
+    check(Phase::Serving, plain, Phase::Idle); // drift 1
+    check(Phase::Degraded, plain, Phase::Idle);
+    check(Phase::Lost, plain, Phase::Idle);
+    check(Phase::Cordoned, wanted_off, Phase::Idle);
+    check(Phase::Evicting, wanted_off, Phase::Idle);
+    check(Phase::Drained, wanted_off, Phase::ConfirmingOff); // row 26
+    check(Phase::Stopping, wanted_off, Phase::ConfirmingOff);
+    check(Phase::ForcingOff, wanted_off, Phase::ConfirmingOff);
+    check(Phase::ConfirmingOff, wanted_off, Phase::Idle);
+    check(Phase::Backoff, plain, Phase::Idle); // row 27
+    check(
+        Phase::Quarantined, // row 28
+        |state, seen| {
+            let reason = "NeverJoined".into();
+            state.status.quarantine =
+                Some(Quarantine { since: at(0), reason, probation_at: at(900), failed_tests: 0 });
+            let (by, reason) = ("ann".into(), "seen to".into());
+            seen.settings.acknowledgement = Some(Acknowledgement { by, reason, at: at(99) });
+        },
+        Phase::Idle,
+    );
+}
+
+/// And a button is pressed only after two such readings.
+#[test]
+fn e2_a_button_waits_for_two_readings() {
+    for (apart, pressed) in [(19, false), (20, true)] {
+        let mut state = with_deadline(Phase::PreparingBoot, 300);
+        state.op.as_mut().expect("an operation").boot_set = true;
+        let reading = PowerReading { power: Power::Off, driver: DriverKind::Redfish, since: at(100 - apart) };
+        state.status.power = Known::Value { value: reading, at: at(100 - apart) };
+        let mut seen = wanted_on(at(100));
+        seen.settings.drivers.truncate(1);
+        seen.settings.drivers[0].on_resets = vec![OnReset::PushPowerButton];
+        assert_eq!(!calls(&step(&state, &seen, at(100))).is_empty(), pressed, "{apart}s apart");
+    }
+}

@@ -118,7 +118,7 @@ fn bm_7_10_accepted_and_ignored_climbs_the_ladder() {
 fn bm_7_11_a_hung_boot_is_forced_off_and_replaced() {
     let mut world = World::idle();
     world.machine.boot_secs = None;
-    world.want(Switch::On, "i-1").until(Phase::Stopping, 1100);
+    world.want(Switch::On, "i-1").through(Phase::Stopping, 1100);
     assert_eq!((world.state.status.failures.len(), world.released), (1, 1), "replaced at failure time");
     world.until(Phase::Backoff, 300);
     assert_eq!(world.count("force-off"), 1);
@@ -347,7 +347,7 @@ fn freeze_stops_every_effect_and_time_stands_still() {
     world.seen.freeze = Freeze::None;
     world.run(60);
     assert_eq!(world.state.phase(), Phase::Powered, "not failed for the time it was frozen");
-    world.until(Phase::Stopping, 1000);
+    world.through(Phase::Stopping, 1000);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use muster_model::{
     Duration, Known, Timestamp,
     host::{
         Admin, BareMetalNodeStatus, Cause, DriverKind, HostIdentity, HostOp, HostPolicy, Intent, Limits,
-        OpKind, Phase, Power, PowerCall, PowerReading, Presence, Switch,
+        OnReset, OpKind, Phase, Power, PowerCall, PowerReading, Presence, Switch,
     },
 };
 
@@ -382,12 +382,23 @@ impl World {
         self
     }
 
-    /// Runs until the host is in `phase` or has just passed it, and fails when that takes longer than `secs`.
+    /// Runs until the host stands in `phase`, and fails when that takes longer than `secs`.
     #[track_caller]
     pub(crate) fn until(&mut self, phase: Phase, secs: i64) -> &mut Self {
         let end = self.now.saturating_add(Duration::from_secs(secs.unsigned_abs()));
+        while self.state.phase() != phase {
+            assert!(self.now < end, "not {phase} in {secs}s: {:?}\n{:#?}", self.trail, self.reasons.last());
+            self.run(5);
+        }
+        self
+    }
+
+    /// Runs until the host has entered `phase`, be it only in passing: for phases that are left within one look.
+    #[track_caller]
+    pub(crate) fn through(&mut self, phase: Phase, secs: i64) -> &mut Self {
+        let end = self.now.saturating_add(Duration::from_secs(secs.unsigned_abs()));
         let begin = self.trail.len();
-        while self.state.phase() != phase && !self.trail[begin..].contains(&phase) {
+        while !self.trail[begin..].contains(&phase) {
             assert!(self.now < end, "not {phase} in {secs}s: {:?}\n{:#?}", self.trail, self.reasons.last());
             self.run(5);
         }
@@ -502,6 +513,12 @@ impl World {
 
     fn obey(&mut self, call: PowerCall) {
         match call {
+            // A button toggles: pressed twice, the machine is where it was.
+            PowerCall::PowerOn { reset: OnReset::PushPowerButton, .. }
+                if self.machine.power != Power::Off =>
+            {
+                self.turn(Power::Off);
+            }
             PowerCall::PowerOn { .. } | PowerCall::WolBurst { .. } => {
                 if self.machine.ignores_on > 0 {
                     self.machine.ignores_on -= 1;

@@ -16,6 +16,9 @@ pub enum ConditionType {
     /// The account, certificate or identity of the BMC is refused, and nothing calls it any more.
     #[serde(rename = "BMCBlocked")]
     BmcBlocked,
+    /// Its certificate is not checked or its traffic is not encrypted, by the host's own choice.
+    #[serde(rename = "BMCUnverified")]
+    BmcUnverified,
     /// `turning-on` or `turning-off` for longer than a machine takes.
     #[serde(rename = "BMCStuck")]
     BmcStuck,
@@ -46,6 +49,7 @@ impl ConditionType {
             Self::Ready => "Ready",
             Self::BmcReachable => "BMCReachable",
             Self::BmcBlocked => "BMCBlocked",
+            Self::BmcUnverified => "BMCUnverified",
             Self::BmcStuck => "BMCStuck",
             Self::PowerReadingDisagrees => "PowerReadingDisagrees",
             Self::UnexpectedOff => "UnexpectedOff",

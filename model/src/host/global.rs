@@ -28,6 +28,11 @@ pub struct GlobalConfig {
     pub freeze: FreezeMode,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub freeze_reason: Option<String>,
+    /// Who froze, and when.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub freeze_by: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub freeze_since: Option<Timestamp>,
     /// Share of requested resources above which a pool grows, in percent.
     pub high_mark_percent: u32,
     /// Share below which it shrinks.
@@ -54,6 +59,8 @@ impl Default for GlobalConfig {
         Self {
             freeze: FreezeMode::None,
             freeze_reason: None,
+            freeze_by: None,
+            freeze_since: None,
             high_mark_percent: 70,
             low_mark_percent: 30,
             // A rack's supply carries the inrush of a few servers; twenty at once is what others bear.
@@ -111,6 +118,32 @@ pub struct GlobalStats {
     pub milliwatts: i64,
     /// Hosts whose draw is not known.
     pub unmetered: u32,
+    /// Energy since registration, by pool.
+    #[serde(default)]
+    pub energy: BTreeMap<String, PoolEnergy>,
+    /// The price that the costs were made with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub energy_price_micros: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub currency: Option<String>,
+}
+
+/// Energy of a pool's hosts, and how it is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PoolEnergy {
+    pub used_milliwatt_hours: u64,
+    /// What the hosts would have drawn at rest while they were off.
+    pub saved_milliwatt_hours: u64,
+    /// In millionths of the currency; absent without a price.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used_cost_micros: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub saved_cost_micros: Option<u64>,
+    /// Hosts whose BMC measures, hosts that count with their declared watts, and hosts that do not count.
+    pub measured: u32,
+    pub declared: u32,
+    pub unknown: u32,
 }
 
 #[cfg(test)]

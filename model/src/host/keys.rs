@@ -8,6 +8,13 @@ pub const GLOBAL_CONFIG: &str = "/baremetal/global/config";
 /// Hosts by state, resources by pool, watts.
 pub const GLOBAL_STATS: &str = "/baremetal/global/stats";
 
+/// Boot progress that a PXE server reports, by host; outside the inventory's contract.
+pub const BOOT_PROGRESS: &str = "/muster/boot-progress/";
+
+pub fn boot_progress(host: &str) -> String {
+    format!("{BOOT_PROGRESS}{host}")
+}
+
 /// One record of a host, by its writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HostRecord {

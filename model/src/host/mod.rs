@@ -8,10 +8,13 @@ mod boot;
 mod capacity;
 mod condition;
 pub mod csv;
+mod deletion;
 mod driver;
 mod global;
+mod health;
 pub mod keys;
 mod limits;
+mod node_of;
 mod op;
 mod overlay;
 mod phase;
@@ -26,15 +29,18 @@ pub mod sync;
 pub mod unique;
 
 pub use address::{AddressError, MacAddress, MgmtAddress};
-pub use boot::{BootMode, BootProfile, BootTarget};
+pub use boot::{BootMode, BootProfile, BootReport, BootTarget};
 pub use capacity::ResourceCapacity;
 pub use condition::{ConditionStatus, ConditionType, HostCondition, find_condition, is_true, set_condition};
 pub use csv::NamedHost;
+pub use deletion::{Deletion, DeletionMode};
 pub use driver::{Abilities, DriverKind, DriverSpec, OnReset, PowerInterface, TlsVerify, driver_settings};
-pub use global::{FreezeMode, GlobalConfig, GlobalStats};
+pub use global::{FreezeMode, GlobalConfig, GlobalStats, PoolEnergy};
+pub use health::health;
 pub use limits::{LimitOverrides, Limits};
-pub use op::{Cause, HostOp, Intent, OpKind, PendingEffect, PowerCall, Switch, TestStage};
-pub use overlay::{Acknowledgement, Admin, Hold};
+pub use node_of::{Ambiguous, MAC_KEY, PROVIDER_SCHEME, node_of};
+pub use op::{Cause, HostOp, Intent, ManualPower, OpKind, PendingEffect, PowerCall, Switch, TestStage};
+pub use overlay::{Acknowledgement, Admin, Hold, Registered};
 pub use phase::{Phase, State};
 pub use policy::{HostPolicy, NodeAtOff, OnUnexpectedOff, OnUnexpectedOn, Permission};
 pub use pool::{
@@ -42,7 +48,7 @@ pub use pool::{
     ScalingState, pool_status,
 };
 pub use power::{Power, PowerReading, PublicPower};
-pub use records::{EventRing, HostEvent, HostMetrics, MAX_EVENTS};
+pub use records::{EventRing, HostEvent, HostMetrics, MAX_EVENTS, WattsBy};
 pub use spec::{BareMetalNodeSpec, MatchBy, NodeMatch};
 pub use status::{
     BareMetalNodeStatus, BlockCause, BmcBlocked, BootProof, BootProofBy, DriverFallback, Failure,

@@ -12,6 +12,16 @@ choice! {
     }
 }
 
+choice! {
+    /// What a person does to a host's power.
+    pub enum ManualPower("a power action") {
+        On = "on",
+        Off = "off",
+        /// Off, and on again.
+        Cycle = "cycle",
+    }
+}
+
 /// What the actuator wants of a host. Written by it alone, with the leader's epoch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

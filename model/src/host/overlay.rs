@@ -41,3 +41,11 @@ pub struct Acknowledgement {
     pub reason: String,
     pub at: Timestamp,
 }
+
+/// Who brought a host into the inventory, and when.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Registered {
+    pub by: String,
+    pub at: Timestamp,
+}

@@ -2,7 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Duration, Known, Timestamp, field::choice};
+use serde_json::{Map, Value};
+
+use crate::{
+    Duration, Known, Timestamp,
+    field::{FieldError, FieldErrors, Findings, Object, choice},
+    names,
+};
 
 use super::{
     BareMetalNodeSpec, BareMetalNodeStatus, HostOp, HostPolicy, LimitOverrides, OpKind, Phase,
@@ -41,6 +47,70 @@ pub struct PoolHostConfig {
     pub boot_profile: Option<String>,
     /// Keep a node in every rack that has one.
     pub rack_spread: bool,
+}
+
+/// Fields of a pool's platform block that are its host settings.
+const SETTINGS: [&str; 4] = ["bootProfile", "deadlines", "policy", "rackSpread"];
+
+impl PoolHostConfig {
+    /// Reads the settings that stand in `object`, noting every fault; other members are left alone.
+    pub fn read_from(object: &mut Object<'_>, findings: &mut Findings) -> Self {
+        let mut config = Self::default();
+        if let Some(value) = object.get("policy") {
+            match serde_json::from_value::<HostPolicy>(value.clone()) {
+                Ok(policy) if policy.quarantine_after == 0 => {
+                    findings.push(FieldError::new(object.at("policy.quarantineAfter"), "must be at least 1"));
+                }
+                Ok(policy) => config.policy = policy,
+                Err(error) => findings.push(
+                    FieldError::new(object.at("policy"), format!("cannot be read: {error}")).found(value),
+                ),
+            }
+        }
+        if let Some(block) = object.object("deadlines", findings) {
+            config.deadlines = super::read::read_deadlines(&block, findings);
+        }
+        config.boot_profile = object.string("bootProfile", findings).map(str::to_owned);
+        if let Some(name) = &config.boot_profile
+            && let Err(error) = names::check_dns_label(name)
+        {
+            findings.push(
+                FieldError::new(object.at("bootProfile"), error.problem)
+                    .found_text(name)
+                    .allowed(names::DNS_LABEL),
+            );
+        }
+        config.rack_spread = object.boolean("rackSpread", findings).unwrap_or_default();
+        config
+    }
+
+    /// Reads a stored record, strictly.
+    pub fn read(value: &Value, path: &str) -> Result<Self, FieldErrors> {
+        let mut findings = Findings::new();
+        let config = Object::read(value, path, &mut findings).map(|mut object| {
+            let config = Self::read_from(&mut object, &mut findings);
+            object.finish(&mut findings);
+            config
+        });
+        findings.result_of(config).map(|parsed| parsed.value)
+    }
+
+    /// The settings in a pool's platform block, which was checked before.
+    pub fn of_block(block: &Map<String, Value>) -> Self {
+        Self::read_from(&mut Object::of(block, ""), &mut Findings::new())
+    }
+
+    /// Puts the settings into a pool's platform block: what is the default is left out.
+    pub fn write_to(&self, block: &mut Map<String, Value>) {
+        let all = serde_json::to_value(self).unwrap_or_default();
+        let usual = serde_json::to_value(Self::default()).unwrap_or_default();
+        for name in SETTINGS {
+            match all.get(name).filter(|value| usual.get(name) != Some(value)) {
+                Some(value) => drop(block.insert(name.to_owned(), value.clone())),
+                None => drop(block.remove(name)),
+            }
+        }
+    }
 }
 
 choice! {
@@ -218,6 +288,29 @@ mod tests {
 
     fn op(kind: OpKind) -> HostOp {
         HostOp::new("h-1".into(), kind, Cause::AllOn, "2 pods wait".into(), 1, at(0))
+    }
+
+    #[test]
+    fn settings_go_into_a_pools_block_and_come_back() {
+        let mut config = PoolHostConfig { rack_spread: true, ..PoolHostConfig::default() };
+        config.policy.quarantine_after = 5;
+        config.deadlines.set("bootDeadline", Duration::from_mins(40));
+        let mut block = Map::from_iter([("pool".to_owned(), Value::from("gpu"))]);
+        config.write_to(&mut block);
+        assert_eq!(PoolHostConfig::of_block(&block), config);
+        assert_eq!(PoolHostConfig::read(&serde_json::to_value(&config).unwrap(), "").unwrap(), config);
+        PoolHostConfig::default().write_to(&mut block);
+        assert_eq!(block.len(), 1, "defaults are left out, the rest is kept: {block:?}");
+        for (wrong, part) in [
+            (serde_json::json!({"polcy": {}}), "did you mean policy?"),
+            (serde_json::json!({"policy": {"onUnexpectedOff": "panic"}}), "policy: cannot be read"),
+            (serde_json::json!({"policy": {"quarantineAfter": 0}}), "at least 1"),
+            (serde_json::json!({"rackSpread": "yes"}), "must be true or false"),
+            (serde_json::json!([]), "must be"),
+        ] {
+            let text = PoolHostConfig::read(&wrong, "").unwrap_err().to_string();
+            assert!(text.contains(part), "{part} is missing in: {text}");
+        }
     }
 
     #[test]

@@ -11,8 +11,8 @@ use crate::{
 };
 
 use super::{
-    Acknowledgement, BareMetalNodeSpec, DriverKind, DriverSpec, Hold, LimitOverrides, MacAddress, MatchBy,
-    MgmtAddress, NodeMatch, PowerInterface, ResourceCapacity, driver_settings,
+    Acknowledgement, BareMetalNodeSpec, Deletion, DriverKind, DriverSpec, Hold, LimitOverrides, MacAddress,
+    MatchBy, MgmtAddress, NodeMatch, PowerInterface, Registered, ResourceCapacity, driver_settings,
 };
 
 /// Longest free text: ids, reasons, names of people.
@@ -22,6 +22,8 @@ const MAX_DRIVERS: usize = 8;
 const MAX_UNITS: u32 = 60;
 /// More than any server draws.
 const MAX_WATTS: u32 = 100_000;
+/// An exbibyte, in thousand-millionths: what is larger is a slip of the pen.
+const MAX_AMOUNT_NANOS: i128 = (1 << 60) * 1_000_000_000;
 /// No phase of a machine takes longer.
 const MAX_LIMIT: crate::Duration = crate::Duration::from_hours(24 * 7);
 
@@ -89,6 +91,13 @@ fn read(mut object: Object<'_>, findings: &mut Findings) -> BareMetalNodeSpec {
     }
     if let Some(block) = object.object("deadlines", findings) {
         spec.deadlines = read_deadlines(&block, findings);
+    }
+    spec.project = dns_label(&mut object, "project", findings);
+    if let Some(block) = object.object("registered", findings) {
+        spec.registered = read_signed(block, findings).map(|(by, at)| Registered { by, at });
+    }
+    if let Some(block) = object.object("deletion", findings) {
+        spec.deletion = read_deletion(block, findings);
     }
     for (path, item) in object.list("drivers", MAX_DRIVERS, findings).unwrap_or_default() {
         if let Some(driver) =
@@ -190,6 +199,10 @@ fn quantity(value: &Value, path: &str, findings: &mut Findings) -> Option<crate:
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => String::new(),
     };
     match text.parse::<crate::Quantity>() {
+        Ok(amount) if amount.nanos() > MAX_AMOUNT_NANOS => {
+            findings.push(FieldError::new(path, "is more than any machine has").found(value));
+            None
+        }
         Ok(amount) if amount >= crate::Quantity::ZERO => Some(amount),
         Ok(_) => {
             findings.push(FieldError::new(path, "must not be negative").found(value));
@@ -263,7 +276,23 @@ fn read_acknowledgement(mut object: Object<'_>, findings: &mut Findings) -> Opti
     Some(Acknowledgement { by: by?, reason: reason?, at: at? })
 }
 
-fn read_deadlines(object: &Object<'_>, findings: &mut Findings) -> LimitOverrides {
+fn read_deletion(mut object: Object<'_>, findings: &mut Findings) -> Option<Deletion> {
+    let mode = object.choice("mode", findings).unwrap_or_default();
+    read_signed(object, findings).map(|(by, at)| Deletion { mode, by, at })
+}
+
+/// Who did something, and when: the rest of a block.
+fn read_signed(mut object: Object<'_>, findings: &mut Findings) -> Option<(String, Timestamp)> {
+    let by = required(&mut object, "by", findings);
+    let at = parsed::<Timestamp>(&mut object, "at", "2025-10-17T10:00:00Z", findings);
+    if at.is_none() && object.get("at").is_none() {
+        findings.push(FieldError::new(object.at("at"), "is required"));
+    }
+    object.finish(findings);
+    Some((by?, at?))
+}
+
+pub(super) fn read_deadlines(object: &Object<'_>, findings: &mut Findings) -> LimitOverrides {
     let mut overrides = LimitOverrides::default();
     for (name, value) in object.members() {
         let path = object.at(name);
@@ -336,7 +365,9 @@ mod tests {
             "idleWatts": 400, "maxWatts": 6000, "nodeMatch": {"by": "label", "value": "host=a"},
             "admin": "normal", "hold": {"by": "ann", "reason": "new disk", "until": "2030-01-01T00:00:00Z"},
             "acknowledgement": {"by": "ann", "reason": "done", "at": "2029-01-01T00:00:00Z"},
-            "deadlines": {"bootDeadline": "40m"}, "canForceOff": false
+            "deadlines": {"bootDeadline": "40m"}, "project": "ml",
+            "registered": {"by": "ann", "at": "2028-01-01T00:00:00Z"},
+            "deletion": {"mode": "power-off", "by": "ann", "at": "2029-01-01T00:00:00Z"}, "canForceOff": false
         })
     }
 
@@ -361,7 +392,7 @@ mod tests {
     fn every_fault_is_found_at_once() {
         let wrong = json!({
             "mgmtAdress": "10.0.0.5", "macAddress": "zz", "powerInterface": "redfsh", "pool": "GPU",
-            "resources": {"cpu": "lots", "memroy": "1Gi"}, "powerState": "standby", "slot": 0,
+            "resources": {"cpu": "lots", "memroy": "1Gi", "storage": "99999999999999E"}, "powerState": "standby", "slot": 0,
             "drivers": [{"kind": "ipmi", "settings": {"cypherSuite": "3"}}],
             "deadlines": {"bootDeadlne": "5m"}, "hold": {"by": "ann"}, "idleWatts": 9, "maxWatts": 3
         });
@@ -375,6 +406,7 @@ mod tests {
             "did you mean redfish?",
             "spec.pool: may only hold a-z",
             "spec.resources.cpu: is not a quantity",
+            "spec.resources.storage: is more than any machine has",
             "did you mean memory?",
             "spec.powerState",
             "spec.slot",

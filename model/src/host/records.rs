@@ -23,6 +23,9 @@ pub struct HostMetrics {
     pub memory_permille: Known<i64>,
     /// What the BMC says about the machine's health: `OK`, `Warning`, `Critical`.
     pub health: Known<String>,
+    /// Where `milliwatts` comes from; absent when nobody knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watts_by: Option<WattsBy>,
     /// Time spent on and off since registration, in milliseconds.
     #[serde(default)]
     pub on_millis: u64,
@@ -33,6 +36,21 @@ pub struct HostMetrics {
     pub used_milliwatt_hours: u64,
     #[serde(default)]
     pub saved_milliwatt_hours: u64,
+    /// What is left of both below one milliwatt-hour, in milliwatt-milliseconds, so that small steps add up.
+    #[serde(default)]
+    pub used_rest: u32,
+    #[serde(default)]
+    pub saved_rest: u32,
+}
+
+/// How the power that a host draws is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WattsBy {
+    /// Measured by the BMC.
+    Bmc,
+    /// `idleWatts` of the spec.
+    Declared,
 }
 
 /// Something that happened to a host.

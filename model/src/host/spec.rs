@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::{field::choice, pool::Taint};
 
 use super::{
-    Acknowledgement, Admin, DriverKind, DriverSpec, Hold, LimitOverrides, MacAddress, MgmtAddress,
-    PowerInterface, ResourceCapacity, Switch, TlsVerify,
+    Acknowledgement, Admin, Deletion, DriverKind, DriverSpec, Hold, LimitOverrides, MacAddress, MgmtAddress,
+    PowerInterface, Registered, ResourceCapacity, Switch, TlsVerify,
 };
 
 choice! {
@@ -100,6 +100,15 @@ pub struct BareMetalNodeSpec {
     pub acknowledgement: Option<Acknowledgement>,
     #[serde(default, skip_serializing_if = "LimitOverrides::is_empty")]
     pub deadlines: LimitOverrides,
+    /// The project that the host belongs to; the inventory's own one unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
+    /// Set by the API; a record that a tool wrote may have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub registered: Option<Registered>,
+    /// The record is to go away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deletion: Option<Deletion>,
     /// `false` for a machine whose power nothing may cut.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub can_force_off: bool,
@@ -147,6 +156,9 @@ impl BareMetalNodeSpec {
             hold: None,
             acknowledgement: None,
             deadlines: LimitOverrides::default(),
+            project: None,
+            registered: None,
+            deletion: None,
             can_force_off: true,
         }
     }
@@ -161,5 +173,13 @@ impl BareMetalNodeSpec {
             PowerInterface::Redfish | PowerInterface::Ipmi => vec![first],
             PowerInterface::Wol => vec![first, DriverSpec::new(DriverKind::Agent)],
         }
+    }
+
+    /// The credential that a driver of this host uses, as [`crate::power::Credentials`] wants it: with the
+    /// host's project, so that nobody borrows the account of another project by its name.
+    pub fn credential(&self, driver: Option<&DriverSpec>) -> Option<String> {
+        let own = driver.and_then(|driver| driver.credentials.as_deref());
+        let name = own.or(self.bmc_credentials.as_deref())?;
+        Some(self.project.as_ref().map_or_else(|| name.to_owned(), |project| format!("{project}/{name}")))
     }
 }

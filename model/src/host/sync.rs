@@ -19,8 +19,18 @@ use super::{BareMetalNodeSpec, Hold, NamedHost};
 pub const SYNC: &str = "dcim-sync";
 
 /// Fields that an export does not own.
-const KEPT: [&str; 7] =
-    ["hold", "admin", "acknowledgement", "powerState", "deadlines", "drivers", "nodeMatch"];
+const KEPT: [&str; 10] = [
+    "hold",
+    "admin",
+    "acknowledgement",
+    "powerState",
+    "deadlines",
+    "drivers",
+    "nodeMatch",
+    "project",
+    "registered",
+    "deletion",
+];
 
 /// One field of one host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,6 +144,9 @@ fn merge(name: &str, stored: &BareMetalNodeSpec, listed: &BareMetalNodeSpec) -> 
         deadlines: stored.deadlines.clone(),
         drivers: stored.drivers.clone(),
         node_match: stored.node_match.clone(),
+        project: stored.project.clone(),
+        registered: stored.registered.clone(),
+        deletion: stored.deletion.clone(),
         ..listed.clone()
     };
     // It is back: the hold that we set ourselves ends.

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use super::{Facts, Place, Platform, Selector, selector, string_at};
 use crate::{
     field::{FieldError, Findings, Object},
+    host::PoolHostConfig,
     names,
 };
 
@@ -21,7 +22,7 @@ impl Platform for Baremetal {
             );
         }
         selector::check(block, "selector", findings);
-        block.text("bootProfile", 253, findings);
+        PoolHostConfig::read_from(block, findings);
     }
 
     fn check_cluster(&self, _: &mut Object<'_>, _: &mut Findings) {}

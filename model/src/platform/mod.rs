@@ -21,6 +21,7 @@ use serde_json::{Map, Value};
 pub use selector::{Requirement, Selector, SelectorOperator};
 
 use crate::{
+    catalogue::Catalogue,
     field::{Choice, FieldError, Findings, Object, choice},
     pool::{Labels, REDACTED, Resources, Taint},
     suggest,
@@ -176,6 +177,9 @@ impl PlatformSpec {
         {
             findings.warn(format!("{block_path} names no machine type; {default} is assumed"));
         }
+        if let Some(name) = spec.facts().machine_type {
+            warn_of_unknown_type(spec.kind, &name, &block_path, findings);
+        }
         Some(spec)
     }
 
@@ -189,6 +193,20 @@ impl PlatformSpec {
         }
         Some(spec)
     }
+}
+
+/// A machine type that the catalogue does not know may be new, or a slip of the pen: it is kept, and said.
+fn warn_of_unknown_type(kind: PlatformKind, name: &str, path: &str, findings: &mut Findings) {
+    let catalogue = Catalogue::shipped();
+    if catalogue.get(kind, name).is_some() {
+        return;
+    }
+    let known = catalogue.types(kind).map(|machine| machine.name.as_str());
+    let near = suggest::nearest(name, known)
+        .map_or_else(|| ".".to_owned(), |near| format!("; did you mean {near}?"));
+    findings.warn(format!(
+        "{path}: the machine type {name:?} is not in the catalogue{near} Without spec.template its size is not known"
+    ));
 }
 
 /// `type` and the one block that belongs to it.

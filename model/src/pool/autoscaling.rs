@@ -227,6 +227,13 @@ impl Autoscaling {
         bounds
     }
 
+    /// The smallest minimum and the largest maximum that any schedule allows at any time.
+    pub fn widest_bounds(&self) -> (u32, u32) {
+        let minima = self.schedules().iter().filter_map(|schedule| schedule.min_nodes);
+        let maxima = self.schedules().iter().filter_map(|schedule| schedule.max_nodes);
+        (minima.fold(self.min_nodes(), u32::min), maxima.fold(self.max_nodes(), u32::max))
+    }
+
     /// When [`Self::bounds_at`] may next give another answer.
     pub fn next_bounds_change(&self, now: Timestamp) -> Option<Timestamp> {
         self.schedules().iter().filter_map(|schedule| schedule.next_change(now)).min()

@@ -119,7 +119,7 @@ impl PoolSpec {
     pub fn desired_after(&self, old: &Self, desired: u32) -> u32 {
         match &self.autoscaling {
             Some(block) if block.enabled() => {
-                let (min, max) = (block.min_nodes(), block.max_nodes());
+                let (min, max) = block.widest_bounds();
                 match self.node_count {
                     Some(nodes) if old.node_count != Some(nodes) => nodes,
                     _ => desired.clamp(min, max.max(min)),

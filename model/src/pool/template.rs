@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::labels::{LabelUse, Labels, Taint, read_labels, read_taints};
 use crate::{
+    Quantity,
     field::{FieldError, Findings, Object, choice},
     names,
 };
@@ -161,43 +162,18 @@ fn check_resources(path: &str, resources: &Resources, findings: &mut Findings) {
             findings.push(
                 FieldError::new(format!("{path}.{resource}"), "is not a quantity")
                     .found(&amount.0)
-                    .allowed("a number that is not negative, with a unit like m, k, Mi or Gi: 500m, 4, 16Gi"),
+                    .allowed("a number that is not negative, with a unit like m, k, Mi or Gi or an exponent: 500m, 4, 16Gi, 1e3"),
             );
         }
     }
 }
 
-/// A quantity in thousandths of its unit, rounded up; `None` when the text is no quantity.
-pub(crate) fn quantity(text: &str) -> Option<i128> {
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, suffix) = text.split_at(end);
-    let (multiplier, divisor): (i128, i128) = match suffix {
-        "n" => (1, 1_000_000),
-        "u" => (1, 1_000),
-        "m" => (1, 1),
-        "" => (1_000, 1),
-        "k" => (1_000_000, 1),
-        "M" => (1_000_000_000, 1),
-        "G" => (1_000_000_000_000, 1),
-        "T" => (10_i128.pow(15), 1),
-        "P" => (10_i128.pow(18), 1),
-        "E" => (10_i128.pow(21), 1),
-        "Ki" => (1_000 << 10, 1),
-        "Mi" => (1_000 << 20, 1),
-        "Gi" => (1_000 << 30, 1),
-        "Ti" => (1_000_i128 << 40, 1),
-        "Pi" => (1_000_i128 << 50, 1),
-        "Ei" => (1_000_i128 << 60, 1),
-        _ => return None,
-    };
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    if whole.len() + fraction.len() == 0 || whole.len() + fraction.len() > 18 || fraction.contains('.') {
-        return None;
-    }
-    let digits: i128 = format!("{whole}{fraction}").parse().ok()?;
-    let divisor = divisor * 10_i128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
-    let scaled = digits.checked_mul(multiplier)?;
-    Some((scaled + divisor - 1) / divisor)
+/// The largest amount that Kubernetes counts with exactly.
+const MAX_AMOUNT: i128 = i64::MAX as i128 * 1_000_000_000;
+
+/// The amount that `text` says; `None` when it is no quantity, negative, or more than can be counted.
+pub(crate) fn quantity(text: &str) -> Option<Quantity> {
+    text.parse().ok().filter(|amount: &Quantity| (0..MAX_AMOUNT).contains(&amount.nanos()))
 }
 
 /// A price in millionths; `None` when it is none, negative, too large or finer than a millionth.
@@ -242,14 +218,16 @@ mod tests {
     #[test]
     fn quantities_are_read_as_kubernetes_writes_them() {
         #[track_caller]
-        fn check(text: &str, expected: Option<i128>) {
-            assert_eq!(quantity(text), expected, "{text}");
+        fn check(text: &str, expected: Option<i64>) {
+            assert_eq!(quantity(text).map(Quantity::milli), expected, "{text}");
         }
         check("4", Some(4_000));
         check("500m", Some(500));
         check("1.5", Some(1_500));
         check("1Ki", Some(1_024_000));
         check("1n", Some(1)); // rounded up
+        check("1e3", Some(1_000_000));
+        check("5E-1", Some(500));
         check("-1", None);
         check("", None);
         check("4 Gi", None);

@@ -1,31 +1,11 @@
-//! Passwords and keys, held so that they are hard to spill.
+//! Accounts on BMCs, and where drivers get them from.
 
 use std::fmt;
 
 use async_trait::async_trait;
 use thiserror::Error;
-use zeroize::Zeroizing;
 
-/// A secret value. It is wiped when dropped, cannot be serialised, and prints as a placeholder.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(Zeroizing<Vec<u8>>);
-
-impl Secret {
-    pub fn new(value: impl Into<Vec<u8>>) -> Self {
-        Self(Zeroizing::new(value.into()))
-    }
-
-    /// The value itself. Whoever calls this answers for where it goes.
-    pub fn expose(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("[secret]")
-    }
-}
+use crate::Secret;
 
 /// An account on a BMC, or a key in [`Credential::password`] for drivers that sign.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -44,6 +24,9 @@ pub struct CredentialError {
 }
 
 /// Where drivers get accounts from, at the time of use, so that a rotation needs no restart.
+///
+/// A name is `project/name`, or `name` alone in the project of hosts that name none. A host never reaches a
+/// credential of another project: [`crate::host::BareMetalNodeSpec::credential`] makes the name.
 #[async_trait]
 pub trait Credentials: Send + Sync + fmt::Debug {
     async fn credential(&self, name: &str) -> Result<Credential, CredentialError>;

@@ -136,6 +136,7 @@ pub fn aggregate_cluster(
     });
     let verdict = view.verdict(before);
     let mut status = ClusterStatus {
+        pools: None,
         phase: verdict.phase,
         health: view.health(verdict.phase, false),
         reason: verdict.reason.to_string(),
@@ -454,20 +455,29 @@ impl<'a> View<'a> {
             None => (
                 ConditionStatus::Unknown,
                 Reason::CountsNotReported,
-                format!("{desired} nodes are wanted, and no controller says how many are ready"),
+                format!("{} wanted, and no controller says how many are ready", nodes_are(desired)),
             ),
             Some(ready) if ready < desired => (
                 ConditionStatus::False,
                 Reason::FewerReadyThanDesired,
-                format!("{ready} of {desired} nodes are ready"),
+                format!("{ready} of {desired} {} ready", if desired == 1 { "node is" } else { "nodes are" }),
             ),
             Some(ready) if ready > desired => (
                 ConditionStatus::False,
                 Reason::MoreThanDesired,
-                format!("{ready} nodes are ready and {desired} are wanted"),
+                format!(
+                    "{} ready and {desired} {} wanted",
+                    nodes_are(ready),
+                    if desired == 1 { "is" } else { "are" }
+                ),
             ),
             Some(ready) => {
-                (ConditionStatus::True, Reason::SizeReached, format!("all {ready} nodes are ready"))
+                let message = match ready {
+                    0 => "no nodes are wanted and none are ready".to_owned(),
+                    1 => "the one node is ready".to_owned(),
+                    _ => format!("all {ready} nodes are ready"),
+                };
+                (ConditionStatus::True, Reason::SizeReached, message)
             }
         };
         self.condition(ConditionKind::SizeReached, status, reason, message, before)
@@ -517,4 +527,9 @@ fn error_text(report: &Report) -> String {
     let Some(error) = &report.last_error else { return String::new() };
     let what = error.message.as_deref().or(error.error_code.as_deref()).unwrap_or("no text was given");
     format!("{} reports a {} error: {what}", report.controller_name, error.error_type)
+}
+
+/// `1 node is`, `3 nodes are`.
+pub fn nodes_are(count: u32) -> String {
+    if count == 1 { "1 node is".to_owned() } else { format!("{count} nodes are") }
 }

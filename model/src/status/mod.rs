@@ -4,11 +4,14 @@ mod aggregate;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use aggregate::{
     AggregateConfig, Aggregated, ConditionKind, Reason, Subject, Target, aggregate_cluster, aggregate_pool,
+    nodes_are,
 };
 
 use crate::{Timestamp, condition::Condition, field::choice};
@@ -60,6 +63,24 @@ pub struct ClusterStatus {
     pub ready_generation: Option<u64>,
     /// When anything else in here last changed.
     pub updated_at: Timestamp,
+    /// The cluster's pools at the moment of reading. Not stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pools: Option<PoolRollup>,
+}
+
+/// The pools of a cluster, counted.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct PoolRollup {
+    pub total: u64,
+    /// Pools by phase; phases without pools are left out.
+    pub by_phase: BTreeMap<String, u64>,
+    pub by_health: BTreeMap<String, u64>,
+    /// Sizes that are wanted, added up.
+    pub desired_nodes: u64,
+    /// Nodes that exist; `null` as soon as one pool does not say.
+    pub current_nodes: Option<u64>,
+    /// Nodes that are ready; `null` as soon as one pool does not say.
+    pub ready_nodes: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

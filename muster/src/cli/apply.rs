@@ -1,6 +1,6 @@
 //! `muster apply` and `muster diff`: files say how things shall be.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt::Write as _};
 
 use clap::Args;
 use serde_json::Value;
@@ -226,10 +226,31 @@ async fn of_document(
     let shown = |object: &Value| yaml::to_string(&declare::as_document(session, wanted.kind, object));
     Ok(match &wanted.current {
         Some(current) => {
-            unified::diff(&format!("server/{name}"), &shown(current), &format!("file/{name}"), &shown(&after))
+            let (server, file) = (format!("server/{name}"), format!("file/{name}"));
+            unified::diff(&server, &shown(current), &file, &shown(&after)).map(|text| text + &rolling(&after))
         }
         None => unified::diff("/dev/null", "", &format!("file/{name}"), &shown(&after)),
     })
+}
+
+/// What the change does to nodes that exist, as comments below the difference.
+fn rolling(after: &Value) -> String {
+    let changes = after["changes"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let paths = |effect: &str| -> Vec<String> {
+        changes
+            .iter()
+            .filter(|change| change["effect"] == effect)
+            .map(|change| text_at(change, "path"))
+            .collect()
+    };
+    let mut text = String::new();
+    for (effect, words) in [("rolls", "replaces nodes"), ("in-place", "applies in place")] {
+        let paths = paths(effect);
+        if !paths.is_empty() {
+            let _ = writeln!(text, "# {words}: {}", paths.join(", "));
+        }
+    }
+    text
 }
 
 /// A pool of a cluster that does not exist yet is all new.

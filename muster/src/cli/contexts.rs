@@ -67,6 +67,8 @@ enum What {
         #[command(flatten)]
         connection: Connection,
     },
+    /// Make a token for a server in token mode, and the line of its settings that lets the holder in
+    Token(super::token::Token),
     /// Show the server's settings (`muster serve` with the same flags would use them)
     View(crate::config::View),
 }
@@ -105,6 +107,7 @@ pub(crate) fn run(tools: &Tools, config: Config) -> Outcome {
                 other => tools.screen.data(&other.document(&document, true)?),
             }
         }
+        What::Token(args) => super::token::run(tools, &args),
         What::View(args) => crate::config::view(&args).map_err(|error| {
             Failure::new(Exit::Failure, "settings", format!("{error:#}"))
                 .next("correct the setting that is named")

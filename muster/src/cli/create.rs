@@ -45,6 +45,17 @@ enum What {
     /// Create a node pool in a cluster
     #[command(visible_aliases = ["nodepool", "np"])]
     Pool(Box<Pool>),
+    /// Register a server
+    #[command(visible_alias = "server")]
+    Host(Box<Host>),
+    /// Create a rack
+    Rack(Box<Rack>),
+    /// Create a boot profile
+    #[command(visible_alias = "profile")]
+    BootProfile(Box<BootProfile>),
+    /// Store an account of BMCs, or a key
+    #[command(visible_alias = "cred")]
+    Credential(Box<super::hosts::NewCredential>),
 }
 
 #[derive(Debug, Args)]
@@ -115,6 +126,85 @@ struct Pool {
     connection: Connection,
 }
 
+#[derive(Debug, Args)]
+struct Host {
+    /// Its name: lower-case letters, digits and dashes
+    name: String,
+    /// Inventory pool that it serves
+    #[arg(long, value_name = "NAME")]
+    pool: String,
+    /// How it is switched
+    #[arg(long, default_value = "redfish", value_parser = ["redfish", "ipmi", "wol"])]
+    driver: String,
+    /// Address of its BMC
+    #[arg(long, value_name = "ADDRESS")]
+    address: Option<String>,
+    /// Network card that is woken, and by which its node is known
+    #[arg(long, value_name = "MAC")]
+    mac: Option<String>,
+    /// Credential for its BMC
+    #[arg(long, value_name = "NAME")]
+    credential: Option<String>,
+    /// Rack, or RACK/UNIT
+    #[arg(long, value_name = "RACK[/UNIT]")]
+    rack: Option<String>,
+    /// Resources: cpu=64,memory=512Gi,gpu=8
+    #[arg(long, value_name = "NAME=AMOUNT", value_delimiter = ',')]
+    resources: Vec<String>,
+    /// Labels: key=value
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
+    labels: Vec<String>,
+    /// Boot profile to set before power-on
+    #[arg(long, value_name = "NAME")]
+    boot_profile: Option<String>,
+    #[command(flatten)]
+    how: How,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Debug, Args)]
+struct Rack {
+    /// Its name
+    name: String,
+    /// Height in rack units
+    #[arg(long)]
+    units: Option<u32>,
+    #[arg(long)]
+    zone: Option<String>,
+    /// Most watts that its servers may draw together
+    #[arg(long, value_name = "WATTS")]
+    watt_cap: Option<u32>,
+    /// Servers that may be on their way up at once
+    #[arg(long, value_name = "COUNT")]
+    start_limit: Option<u32>,
+    #[command(flatten)]
+    how: How,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Debug, Args)]
+struct BootProfile {
+    /// Its name
+    name: String,
+    /// What to boot from
+    #[arg(long, value_parser = ["pxe", "uefi-http", "disk", "bios-setup", "none"])]
+    target: String,
+    #[arg(long, value_parser = ["keep", "uefi", "legacy"])]
+    mode: Option<String>,
+    /// At every boot, not only at the next
+    #[arg(long)]
+    always: bool,
+    /// Where the image is, for uefi-http
+    #[arg(long)]
+    url: Option<String>,
+    #[command(flatten)]
+    how: How,
+    #[command(flatten)]
+    connection: Connection,
+}
+
 const PLATFORMS: [&str; 6] = ["gcp", "aws", "azure", "baremetal", "byoh", "vsphere"];
 
 impl Create {
@@ -123,6 +213,10 @@ impl Create {
         match &self.what {
             Some(What::Cluster(cluster)) => &cluster.connection,
             Some(What::Pool(pool)) => &pool.connection,
+            Some(What::Host(host)) => &host.connection,
+            Some(What::Rack(rack)) => &rack.connection,
+            Some(What::BootProfile(profile)) => &profile.connection,
+            Some(What::Credential(credential)) => &credential.connection,
             None => &self.connection,
         }
     }
@@ -132,6 +226,12 @@ pub(crate) async fn run(session: &Session, create: Create) -> Outcome {
     let (documents, how) = match (create.what, create.files) {
         (Some(What::Cluster(cluster)), _) => (vec![cluster.document()], cluster.how),
         (Some(What::Pool(pool)), _) => (vec![pool.document()?], pool.how),
+        (Some(What::Host(host)), _) => (vec![host.document()?], host.how),
+        (Some(What::Rack(rack)), _) => (vec![rack.document()], rack.how),
+        (Some(What::BootProfile(profile)), _) => (vec![profile.document()], profile.how),
+        (Some(What::Credential(credential)), _) => {
+            return super::hosts::create_credential(session, *credential).await;
+        }
         (None, Some(files)) => (manifest::read(&files)?, create.how),
         (None, None) => {
             return Err(Failure::usage("create", "it does not say what")
@@ -154,7 +254,7 @@ pub(crate) async fn run(session: &Session, create: Create) -> Outcome {
 }
 
 fn document(kind: &str, body: Map<String, Value>, cluster: Option<String>) -> Document {
-    let kind = kinds::find(kind).expect("clusters and pools are registered kinds");
+    let kind = kinds::find(kind).expect("the kinds that have flags are registered kinds");
     Document { kind, body, cluster, origin: Origin::default() }
 }
 
@@ -169,6 +269,77 @@ impl Cluster {
             spec["mode"] = mode.as_str().into();
         }
         document("cluster", object(json!({ "name": self.name, "spec": spec })), None)
+    }
+}
+
+/// Members that were given, as a block.
+fn given<const N: usize>(members: [(&str, Option<Value>); N]) -> Map<String, Value> {
+    members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+impl Host {
+    fn document(&self) -> Outcome<Document> {
+        let text = |value: &Option<String>| value.clone().map(Value::from);
+        let (rack, slot) = match self.rack.as_deref().map(|rack| rack.split_once('/').unwrap_or((rack, ""))) {
+            None => (None, None),
+            Some((rack, "")) => (Some(rack.into()), None),
+            Some((rack, unit)) => {
+                let unit = unit.parse::<u32>().map_err(|_| {
+                    Failure::usage(format!("--rack {rack}/{unit}"), "the unit is no number")
+                        .next("write it like a1/12")
+                })?;
+                (Some(rack.into()), Some(unit.into()))
+            }
+        };
+        let mut spec = given([
+            ("pool", Some(self.pool.as_str().into())),
+            ("powerInterface", Some(self.driver.as_str().into())),
+            ("mgmtAddress", text(&self.address)),
+            ("macAddress", text(&self.mac)),
+            ("bmcCredentials", text(&self.credential)),
+            ("bootProfile", text(&self.boot_profile)),
+            ("rack", rack),
+            ("slot", slot),
+        ]);
+        if !self.resources.is_empty() {
+            let mut resources =
+                self.resources.iter().map(|text| pair(text)).collect::<Outcome<Map<_, _>>>()?;
+            if let Some(gpus) =
+                resources.get("gpu").and_then(Value::as_str).and_then(|text| text.parse::<u32>().ok())
+            {
+                resources.insert("gpu".to_owned(), gpus.into());
+            }
+            spec.insert("resources".to_owned(), resources.into());
+        }
+        if !self.labels.is_empty() {
+            let labels = self.labels.iter().map(|label| pair(label)).collect::<Outcome<Map<_, _>>>()?;
+            spec.insert("labels".to_owned(), labels.into());
+        }
+        Ok(document("host", object(json!({ "name": self.name, "spec": spec })), None))
+    }
+}
+
+impl Rack {
+    fn document(&self) -> Document {
+        let spec = given([
+            ("units", self.units.map(Value::from)),
+            ("zone", self.zone.clone().map(Value::from)),
+            ("wattCap", self.watt_cap.map(Value::from)),
+            ("startLimit", self.start_limit.map(Value::from)),
+        ]);
+        document("rack", object(json!({ "name": self.name, "spec": spec })), None)
+    }
+}
+
+impl BootProfile {
+    fn document(&self) -> Document {
+        let spec = given([
+            ("target", Some(self.target.as_str().into())),
+            ("mode", self.mode.clone().map(Value::from)),
+            ("once", self.always.then_some(Value::Bool(false))),
+            ("url", self.url.clone().map(Value::from)),
+        ]);
+        document("boot-profile", object(json!({ "name": self.name, "spec": spec })), None)
     }
 }
 

@@ -41,6 +41,12 @@ pub(crate) struct Delete {
     /// With a cluster, delete its pools too
     #[arg(long)]
     cascade: bool,
+    /// With a host, switch it off before its record goes
+    #[arg(long, conflicts_with = "force")]
+    power_off: bool,
+    /// With a host, delete its record at once and touch nothing
+    #[arg(long)]
+    force: bool,
     /// Wait until they are gone
     #[arg(long)]
     wait: bool,
@@ -92,7 +98,8 @@ pub(crate) async fn run(session: &Session, delete: Delete) -> Outcome {
         }
     }
     if delete.wait && delete.dry_run == DryRun::None {
-        for (kind, object) in gone {
+        // A report is gone when its deletion is answered.
+        for (kind, object) in gone.into_iter().filter(|(kind, _)| kind.scope != Scope::OnPool) {
             let name = session.full_name(kind, object);
             wait::wait_for(session, kind, &text_at(object, "id"), &name, &Until::Delete, delete.limit)
                 .await?;
@@ -106,9 +113,14 @@ async fn named(session: &Session, delete: &Delete) -> Outcome<(Vec<Found>, Optio
     let targets = resolve::targets(&delete.what)?;
     for target in &targets {
         let kind = target.kind;
-        if kind.written.is_empty() {
+        if kind.written.is_empty() && kind.scope != Scope::OnPool {
             return Err(Failure::usage(format!("kind {}", kind.plural), "these cannot be deleted")
-                .next("delete clusters or pools"));
+                .next("delete clusters, pools, or the report of a controller that is gone"));
+        }
+        if kind.scope == Scope::OnPool && target.name.as_ref().is_none_or(|name| name.split('/').count() != 3)
+        {
+            return Err(Failure::usage("kind reports", "it does not say whose")
+                .next("write report CLUSTER/POOL/CONTROLLER"));
         }
         let narrowed = delete.selection.selector.is_some() || delete.selection.field_selector.is_some();
         if target.name.is_none() && !delete.all && !narrowed {
@@ -166,16 +178,30 @@ fn agreed(session: &Session, objects: &[(&'static Kind, &Value)], cascade: bool)
 
 async fn one(session: &Session, kind: &'static Kind, object: &Value, delete: &Delete) -> Outcome {
     let name = session.full_name(kind, object);
-    let mut request =
-        Request::new(Method::DELETE, kind.path(&text_at(object, "id")), format!("{} {name}", kind.singular));
+    let path = match kind.scope {
+        Scope::OnPool => format!(
+            "/api/v1/nodepools/{}/status/{}",
+            text_at(object, "nodepool_id"),
+            text_at(object, "controller_name")
+        ),
+        _ => kind.path(&text_at(object, "id")),
+    };
+    let mut request = Request::new(Method::DELETE, path, format!("{} {name}", kind.singular));
     if delete.cascade && kind.scope == Scope::Project {
         request = request.query("cascade", "true");
+    }
+    if kind.singular == "host" {
+        for (name, wanted) in [("powerOff", delete.power_off), ("force", delete.force)] {
+            if wanted {
+                request = request.query(name, "true");
+            }
+        }
     }
     if delete.dry_run == DryRun::Server {
         request = request.query("dryRun", "true");
     }
-    match session.client.call(request).await {
-        Ok(_) => {}
+    let pending = match session.client.call(request).await {
+        Ok(answer) => answer.body["gone"] == Value::Bool(false),
         Err(failure) if delete.ignore_not_found && failure.exit == Exit::NotFound => return Ok(()),
         Err(failure) if failure.exit == Exit::Conflict && kind.scope == Scope::Project && !delete.cascade => {
             return Err(failure.next(format!(
@@ -184,7 +210,8 @@ async fn one(session: &Session, kind: &'static Kind, object: &Value, delete: &De
             )));
         }
         Err(failure) => return Err(failure),
-    }
+    };
     let suffix = if delete.dry_run == DryRun::Server { " (server dry run)" } else { "" };
-    session.screen.line(&format!("{}/{name} deleted{suffix}", kind.singular))
+    let word = if pending { "will be deleted when the machine is at rest" } else { "deleted" };
+    session.screen.line(&format!("{}/{name} {word}{suffix}", kind.singular))
 }

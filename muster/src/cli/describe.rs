@@ -20,6 +20,9 @@ use super::{
 /// Operations shown under a pool.
 const LAST_OPERATIONS: &str = "5";
 
+/// Events shown under a host.
+const LAST_EVENTS: &str = "12";
+
 #[derive(Debug, Args)]
 pub(crate) struct Describe {
     /// What to describe: KIND [NAME…] or KIND/NAME…
@@ -72,7 +75,12 @@ async fn related(session: &Session, kind: &'static Kind, object: &Value) -> Outc
             let selection = Selection { cluster_id: Some(id), ..Selection::visible() };
             Ok(json!({ "pools": list::all(session, pools, &selection).await?.items }))
         }
-        Scope::Id | Scope::OnPool => Ok(Value::Null),
+        Scope::Name if kind.singular == "host" => {
+            let request = Request::get(format!("{}/events", kind.path(&id)), format!("host {id}"))
+                .query("limit", LAST_EVENTS);
+            Ok(json!({ "events": session.client.call(request).await?.body["events"] }))
+        }
+        Scope::Id | Scope::OnPool | Scope::Name => Ok(Value::Null),
     }
 }
 

@@ -193,7 +193,7 @@ async fn server(tools: &Tools, connection: &Connection, checks: &mut Vec<Check>)
         }
         Err(failure) => {
             checks.push(Check::failed("server", &failure));
-            for id in ["clock", "store", "identity", "version", "pools"] {
+            for id in ["clock", "store", "identity", "version", "pools", "inventory"] {
                 checks.push(Check::skipped(id, &name, "the server does not answer"));
             }
             return;
@@ -227,9 +227,52 @@ async fn server(tools: &Tools, connection: &Connection, checks: &mut Vec<Check>)
         }
         None => Check::skipped("version", &name, "the server does not tell its version"),
     });
-    match who {
-        Ok(_) => pools(&session, checks).await,
-        Err(_) => checks.push(Check::skipped("pools", &name, "not allowed to look")),
+    if who.is_ok() {
+        checks.push(freeze(&session, &name).await);
+        pools(&session, checks).await;
+        inventory(&session, checks).await;
+    } else {
+        checks.push(Check::skipped("pools", &name, "not allowed to look"));
+        checks.push(Check::skipped("inventory", &name, "not allowed to look"));
+    }
+}
+
+/// Records of servers that cannot be used, and settings that are refused.
+async fn inventory(session: &Session, checks: &mut Vec<Check>) {
+    let answer = match session.client.call(Request::get("/api/v1/inventory", "inventory")).await {
+        Ok(answer) => answer.body,
+        Err(failure) => return checks.push(Check::failed("inventory", &failure)),
+    };
+    let aside = answer["set_aside"].as_array().cloned().unwrap_or_default();
+    let problem = text_at(&answer, "config_problem");
+    if !problem.is_empty() {
+        checks.push(Check::new(
+            "inventory",
+            Verdict::Warning,
+            "/baremetal/global/config",
+            problem,
+            "correct the record; the last good settings stay in force",
+        ));
+    }
+    if aside.is_empty() {
+        let hosts = text_at(&answer, "hosts");
+        let found = format!("{hosts} servers, no record set aside");
+        checks.push(Check::ok("inventory", session.client.server(), found));
+    }
+    for record in aside.iter().take(MOST_POOLS) {
+        let name = text_at(record, "name");
+        checks.push(Check::new(
+            "inventory",
+            Verdict::Warning,
+            format!("host {name}"),
+            format!("set aside: {}", text_at(record, "reason")),
+            &format!("muster describe host {name}"),
+        ));
+    }
+    if aside.len() > MOST_POOLS {
+        let more = format!("and {} more records set aside", aside.len() - MOST_POOLS);
+        let server = session.client.server();
+        checks.push(Check::new("inventory", Verdict::Warning, server, more, "muster get hosts"));
     }
 }
 
@@ -237,6 +280,22 @@ async fn server(tools: &Tools, connection: &Connection, checks: &mut Vec<Check>)
 fn known_as(who: &Value) -> String {
     let text = |path: &str| kinds::dash(text_at(who, path));
     format!("{} by {}, mode {}, project {}", text("name"), text("proof"), text("mode"), text("project"))
+}
+
+/// A freeze that somebody forgot looks like a Muster that does nothing.
+async fn freeze(session: &Session, server: &str) -> Check {
+    match session.client.call(Request::get("/api/v1/freeze", format!("server {server}"))).await {
+        Ok(answer) if answer.body["may_act"] == json!(true) => Check::ok("freeze", server, "not frozen"),
+        Ok(answer) => {
+            let found = super::freeze::sentence(&answer.body);
+            let remedy = "find out why it was frozen; `muster unfreeze` lets Muster act again";
+            Check::new("freeze", Verdict::Warning, server, found, remedy)
+        }
+        Err(failure) if failure.exit == Exit::NotFound => {
+            Check::skipped("freeze", server, "the server does not know of freezes")
+        }
+        Err(failure) => Check::failed("freeze", &failure),
+    }
 }
 
 fn clock(server: &str, answer: &Answer, now: Timestamp) -> Check {

@@ -265,6 +265,8 @@ fn nothing(session: &Session, kind: &Kind, selection: &Selection) -> String {
         _ if narrowed => " with this selection",
         "cluster" => "; make one with `muster create cluster NAME --platform gcp`",
         "nodepool" => "; make one with `muster create pool NAME --cluster CLUSTER …`",
+        "host" => "; register yours with `muster register hosts -f FILE` or `muster create host NAME …`",
+        "credential" => "; make one with `muster create credential NAME --user USER --password-file FILE`",
         _ => "",
     };
     format!("no {}{place}{hint}", kind.plural)

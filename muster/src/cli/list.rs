@@ -14,6 +14,8 @@ use super::{
 const PAGE: usize = 100;
 /// Pages after which a list that does not end is taken for a fault of the server: 100 million objects.
 const MOST_PAGES: usize = 1_000_000;
+/// Objects shown of a collection without end.
+const NEWEST: usize = 200;
 /// Pools whose reports are fetched at the same time.
 const REPORTS_AT_ONCE: usize = 8;
 
@@ -76,7 +78,7 @@ impl Selection {
         put("labelSelector", &self.selector);
         put("fieldSelector", &self.field_selector);
         put("name", &self.name);
-        if kind.scope == Scope::Cluster {
+        if kind.scope == Scope::Cluster || kind.is_endless() {
             put("cluster_id", &self.cluster_id);
         }
         if self.deleting && kind.can_be_deleting() {
@@ -121,11 +123,24 @@ pub(crate) async fn pages(session: &Session, kind: &Kind, selection: &Selection)
         listed.revision =
             listed.revision.or_else(|| Some(text_at(&page, "revision")).filter(|text| !text.is_empty()));
         let cursor = page["next_cursor"].as_str().filter(|next| !next.is_empty());
+        if kind.is_endless() && listed.items.len() >= NEWEST {
+            if cursor.is_some() {
+                session.screen.note(&format!(
+                    "the newest {} are shown; older ones are at {}?cursor=…",
+                    listed.items.len(),
+                    kind.collection()
+                ));
+            }
+            return Ok(listed);
+        }
         let total = page["total"].as_u64().unwrap_or(0);
         // A list without cursors is followed by its offset.
         next = match cursor {
             Some(cursor) => ("cursor", cursor.to_owned()),
-            None if kind.scope == Scope::Id && !ended && (listed.items.len() as u64) < total => {
+            None if matches!(kind.scope, Scope::Id | Scope::Name)
+                && !ended
+                && (listed.items.len() as u64) < total =>
+            {
                 ("offset", listed.items.len().to_string())
             }
             None => return Ok(listed),

@@ -8,10 +8,7 @@ use std::{
 };
 
 use clap::Args;
-use serde::{
-    Deserialize, Deserializer,
-    de::{MapAccess, SeqAccess, Visitor},
-};
+use muster_sim::tree::Tree;
 use serde_json::{Map, Value};
 use serde_saphyr::Spanned;
 
@@ -140,130 +137,32 @@ pub(crate) fn parse(file: &str, text: &str) -> Outcome<Vec<Document>> {
     let mut documents = Vec::new();
     if text.trim_start().starts_with('{') {
         // JSON, perhaps several documents in a row. The YAML reader is asked for the lines only.
-        let mut lines = serde_saphyr::from_multiple::<Spanned<Node>>(text).unwrap_or_default().into_iter();
+        let mut lines = serde_saphyr::from_multiple::<Spanned<Tree>>(text).unwrap_or_default().into_iter();
         for value in serde_json::Deserializer::from_str(text).into_iter::<Value>() {
             let value = value.map_err(|error| wrong(format!("it is not JSON: {error}")))?;
-            documents.extend(document(file, value, lines.next().as_ref(), 0)?);
+            let root = lines.next().map(|root| (root.referenced.line(), root.value));
+            documents.extend(document(file, value, root.as_ref().map(|(line, tree)| (*line, tree)), 0)?);
         }
         return Ok(documents);
     }
-    let nodes = serde_saphyr::from_multiple::<Option<Spanned<Node>>>(text)
+    let nodes = serde_saphyr::from_multiple::<Option<Spanned<Tree>>>(text)
         .map_err(|error| wrong(format!("it cannot be read: {error}")))?;
     for node in nodes.into_iter().flatten() {
-        if matches!(node.value, Node::Leaf(Value::Null)) {
+        if matches!(node.value, Tree::Leaf(Value::Null)) {
             continue; // an empty document between two separators
         }
         let value = node.value.plain();
-        documents.extend(document(file, value, Some(&node), 0)?);
+        documents.extend(document(file, value, Some((node.referenced.line(), &node.value)), 0)?);
     }
     Ok(documents)
 }
 
-/// A value with the lines of everything in it.
-#[derive(Debug)]
-enum Node {
-    Leaf(Value),
-    List(Vec<Spanned<Node>>),
-    Block(Vec<(String, Spanned<Node>)>),
-}
-
-impl Node {
-    fn plain(&self) -> Value {
-        match self {
-            Self::Leaf(value) => value.clone(),
-            Self::List(items) => items.iter().map(|item| item.value.plain()).collect(),
-            Self::Block(fields) => {
-                Value::Object(fields.iter().map(|(key, node)| (key.clone(), node.value.plain())).collect())
-            }
-        }
-    }
-
-    fn lines(&self, path: &str, lines: &mut BTreeMap<String, u64>) {
-        match self {
-            Self::Leaf(_) => {}
-            Self::List(items) => {
-                for (place, item) in items.iter().enumerate() {
-                    let path = format!("{path}[{place}]");
-                    lines.insert(path.clone(), item.referenced.line());
-                    item.value.lines(&path, lines);
-                }
-            }
-            Self::Block(fields) => {
-                for (key, node) in fields {
-                    let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                    lines.insert(path.clone(), node.referenced.line());
-                    node.value.lines(&path, lines);
-                }
-            }
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Node {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(NodeVisitor)
-    }
-}
-
-struct NodeVisitor;
-
-macro_rules! leaves {
-    ($($name:ident($kind:ty)),*) => {
-        $(fn $name<E>(self, value: $kind) -> Result<Node, E> { Ok(Node::Leaf(Value::from(value))) })*
-    };
-}
-
-impl<'de> Visitor<'de> for NodeVisitor {
-    type Value = Node;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a value")
-    }
-
-    leaves!(
-        visit_bool(bool),
-        visit_i64(i64),
-        visit_u64(u64),
-        visit_f64(f64),
-        visit_str(&str),
-        visit_string(String)
-    );
-
-    fn visit_unit<E>(self) -> Result<Node, E> {
-        Ok(Node::Leaf(Value::Null))
-    }
-
-    fn visit_none<E>(self) -> Result<Node, E> {
-        Ok(Node::Leaf(Value::Null))
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
-        Node::deserialize(deserializer)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Node, A::Error> {
-        let mut list = Vec::new();
-        while let Some(item) = items.next_element()? {
-            list.push(item);
-        }
-        Ok(Node::List(list))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Node, A::Error> {
-        let mut block = Vec::new();
-        while let Some(key) = fields.next_key::<String>()? {
-            block.push((key, fields.next_value()?));
-        }
-        Ok(Node::Block(block))
-    }
-}
-
 /// A value as documents: a list is opened, everything else must be an object of a known kind.
-fn document(file: &str, value: Value, node: Option<&Spanned<Node>>, depth: usize) -> Outcome<Vec<Document>> {
+fn document(file: &str, value: Value, node: Option<(u64, &Tree)>, depth: usize) -> Outcome<Vec<Document>> {
     let mut lines = BTreeMap::new();
-    if let Some(node) = node {
-        lines.insert(String::new(), node.referenced.line());
-        node.value.lines("", &mut lines);
+    if let Some((line, tree)) = node {
+        lines.insert(String::new(), line);
+        tree.lines("", &mut lines);
     }
     let origin = Origin { file: file.to_owned(), lines };
     let wrong = |what: String| {
@@ -276,12 +175,9 @@ fn document(file: &str, value: Value, node: Option<&Spanned<Node>>, depth: usize
     if let Some(Value::Array(items)) =
         body.get("items").filter(|_| depth < DEEPEST_LIST && !body.contains_key("spec"))
     {
-        let inner = node.and_then(|node| match &node.value {
-            Node::Block(fields) => fields.iter().find(|(key, _)| key == "items").map(|(_, node)| &node.value),
-            _ => None,
-        });
+        let inner = node.and_then(|(_, tree)| tree.child("items")).map(|(_, tree)| tree);
         let nodes = match inner {
-            Some(Node::List(nodes)) => nodes.iter().map(Some).collect(),
+            Some(Tree::List(nodes)) => nodes.iter().map(|(line, tree)| Some((*line, tree))).collect(),
             _ => vec![None; items.len()],
         };
         let parts = items.iter().zip(nodes).map(|(item, node)| document(file, item.clone(), node, depth + 1));

@@ -4,6 +4,7 @@
 //! server's business. Data goes to standard output, everything else to standard error.
 
 mod apply;
+mod audit;
 mod client;
 mod complete;
 mod context;
@@ -15,8 +16,11 @@ mod describe;
 mod doctor;
 mod edit;
 mod environment;
+mod explain;
 mod failure;
+mod freeze;
 mod get;
+mod hosts;
 mod interrupt;
 mod jsonpath;
 mod kinds;
@@ -31,7 +35,8 @@ mod scale;
 mod screen;
 mod session;
 mod store;
-mod suggest;
+pub(crate) mod suggest;
+mod token;
 mod wait;
 mod watch;
 
@@ -46,6 +51,7 @@ use screen::Screen;
 use session::Session;
 
 pub(crate) use complete::serve as answer_shell;
+pub(crate) use print::table;
 
 /// The verbs. The binary's own parser takes them in beside `serve` and the other tools.
 #[derive(Debug, Subcommand)]
@@ -54,6 +60,8 @@ pub(crate) enum Command {
     Get(Box<get::Get>),
     /// Show everything about objects, and what to do next
     Describe(Box<describe::Describe>),
+    /// Say why: a pod, a node, a host, a pool or a decision
+    Explain(Box<explain::Explain>),
     /// Create objects from flags or files
     Create(Box<create::Create>),
     /// Make things as files say
@@ -72,6 +80,35 @@ pub(crate) enum Command {
     Enable(Box<mode::Mode>),
     /// Let Muster only advise on a cluster or a pool
     Disable(Box<mode::Mode>),
+    /// Register many servers from a file, with a verdict for each line
+    Register(Box<hosts::Register>),
+    /// Make the inventory equal to a DCIM's export
+    Sync(Box<hosts::Sync>),
+    /// Write servers out, as `register` and `sync` take them
+    Export(Box<hosts::Export>),
+    /// Ask a BMC what it is
+    Discover(Box<hosts::Discover>),
+    /// Set and remove labels of servers
+    Label(Box<hosts::Label>),
+    /// Keep the autoscaler away from servers
+    Hold(Box<hosts::Hold>),
+    /// End a hold
+    Release(Box<hosts::Release>),
+    /// Begin or end maintenance of servers
+    Maintenance(Box<hosts::Maintenance>),
+    /// Say that a server was seen to
+    #[command(visible_alias = "ack")]
+    Acknowledge(Box<hosts::Acknowledge>),
+    /// Switch servers by hand
+    Power(Box<hosts::Power>),
+    /// Show what happened to a server
+    History(Box<hosts::History>),
+    /// Give a credential a new value
+    Rotate(Box<hosts::Rotate>),
+    /// Stop every action at once; without --reason, show whether that is so
+    Freeze(Box<freeze::Freeze>),
+    /// Let Muster act again
+    Unfreeze(Box<freeze::Unfreeze>),
     /// Follow changes as they happen
     Watch(Box<watch::Watch>),
     /// Wait for operations and objects
@@ -80,7 +117,9 @@ pub(crate) enum Command {
     Config(Box<contexts::Config>),
     /// Check this set-up and the server
     Doctor(Box<doctor::Doctor>),
-    /// Export, import and check the store, without a server
+    /// Read and verify the audit log
+    Audit(Box<audit::Audit>),
+    /// Export, import and check the store
     Store(Box<store::Store>),
     /// Print the script that completes commands in your shell
     Completion(complete::Completion),
@@ -127,6 +166,7 @@ async fn dispatch(command: Command, tools: &Tools) -> Outcome {
     match command {
         Command::Get(args) => get::run(&open(&args.connection)?, *args).await,
         Command::Describe(args) => describe::run(&open(&args.connection)?, *args).await,
+        Command::Explain(args) => explain::run(&open(&args.connection)?, *args).await,
         Command::Create(args) => create::run(&open(args.connection())?, *args).await,
         Command::Apply(args) => apply::run(&open(&args.connection)?, *args).await,
         Command::Diff(args) => apply::diff(&open(&args.connection)?, *args).await,
@@ -136,6 +176,21 @@ async fn dispatch(command: Command, tools: &Tools) -> Outcome {
         Command::Delete(args) => delete::run(&open(&args.connection)?, *args).await,
         Command::Enable(args) => mode::set(&open(&args.connection)?, *args, "active", "enable").await,
         Command::Disable(args) => mode::set(&open(&args.connection)?, *args, "advise", "disable").await,
+        Command::Register(args) => hosts::register(&open(&args.connection)?, *args).await,
+        Command::Sync(args) => hosts::sync(&open(&args.connection)?, *args).await,
+        Command::Export(args) => hosts::export(&open(&args.connection)?, *args).await,
+        Command::Discover(args) => hosts::discover(&open(&args.connection)?, *args).await,
+        Command::Label(args) => hosts::label(&open(&args.which.connection)?, *args).await,
+        Command::Hold(args) => hosts::hold(&open(&args.which.connection)?, *args).await,
+        Command::Release(args) => hosts::release(&open(&args.which.connection)?, *args).await,
+        Command::Maintenance(args) => hosts::maintenance(&open(&args.which.connection)?, *args).await,
+        Command::Acknowledge(args) => hosts::acknowledge(&open(&args.which.connection)?, *args).await,
+        Command::Power(args) => hosts::power(&open(&args.which.connection)?, *args).await,
+        Command::History(args) => hosts::history(&open(&args.connection)?, *args).await,
+        Command::Rotate(args) => hosts::rotate(&open(&args.connection)?, *args).await,
+        Command::Freeze(args) => freeze::freeze(&open(&args.connection)?, *args).await,
+        Command::Unfreeze(args) => freeze::unfreeze(&open(&args.connection)?, *args).await,
+        Command::Audit(args) => audit::run(tools, *args).await,
         Command::Watch(args) => watch::run(&open(&args.connection)?, *args).await,
         Command::Wait(args) => wait::run(&open(&args.connection)?, *args).await,
         Command::Config(args) => contexts::run(tools, *args),

@@ -25,6 +25,7 @@ pub(crate) fn markdown(mut root: Command) -> String {
         let form = match kind.scope {
             super::kinds::Scope::Project => "`NAME`, id",
             super::kinds::Scope::Cluster => "`CLUSTER/NAME`, `NAME` where that is clear, id",
+            super::kinds::Scope::Name => "`NAME`",
             super::kinds::Scope::Id => "id",
             super::kinds::Scope::OnPool => "`CLUSTER/POOL`, `CLUSTER/POOL/CONTROLLER`",
         };

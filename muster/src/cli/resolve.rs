@@ -34,7 +34,11 @@ pub(crate) fn targets(words: &[String]) -> Outcome<Vec<Target>> {
         return words.iter().map(|word| slashed(word)).collect();
     }
     let kinds: Vec<&'static Kind> = if first == "all" {
-        kinds::KINDS.iter().copied().filter(|kind| kind.scope != Scope::OnPool).collect()
+        kinds::KINDS
+            .iter()
+            .copied()
+            .filter(|kind| !matches!(kind.scope, Scope::OnPool | Scope::Name) && !kind.is_endless())
+            .collect()
     } else {
         first.split(',').map(kinds::required).collect::<Outcome<_>>()?
     };
@@ -65,6 +69,9 @@ pub(crate) async fn one(
     name: &str,
     selection: &Selection,
 ) -> Outcome<Value> {
+    if kind.scope == Scope::Name {
+        return by_own_name(session, kind, name).await;
+    }
     if Uuid::parse_str(name).is_ok() {
         let mut request = Request::get(kind.path(name), format!("{} {name}", kind.singular));
         if selection.deleting && kind.can_be_deleting() {
@@ -73,13 +80,34 @@ pub(crate) async fn one(
         return Ok(session.client.call(request).await?.body);
     }
     match kind.scope {
+        Scope::Id if kind.is_endless() => {
+            let id: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
+            let request = Request::get(kind.path(&id), format!("{} {name}", kind.singular));
+            Ok(session.client.call(request).await?.body)
+        }
         Scope::Id => Err(Failure::usage(format!("{} {name:?}", kind.singular), "this is not an id")
             .next(format!("copy the id from `muster get {}`", kind.plural))),
         Scope::OnPool => {
             Err(Failure::usage(format!("report {name:?}"), "reports are named after their pool")
                 .next("write `muster get reports CLUSTER/POOL`"))
         }
-        Scope::Project | Scope::Cluster => by_name(session, kind, name, selection).await,
+        Scope::Project | Scope::Cluster | Scope::Name => by_name(session, kind, name, selection).await,
+    }
+}
+
+/// The object whose name is its id. When there is none, names that are nearly the same are offered.
+async fn by_own_name(session: &Session, kind: &'static Kind, name: &str) -> Outcome<Value> {
+    if name.is_empty() || name.contains(['/', '?', '#']) {
+        return Err(Failure::usage(format!("{} {name:?}", kind.singular), "this is not a name")
+            .next(format!("see the names with `muster get {}`", kind.plural)));
+    }
+    let request = Request::get(kind.path(name), format!("{} {name}", kind.singular));
+    match session.client.call(request).await {
+        Ok(answer) => Ok(answer.body),
+        Err(failure) if failure.exit == Exit::NotFound => {
+            Err(missing(session, kind, name, name, Selection::visible()).await)
+        }
+        Err(failure) => Err(failure),
     }
 }
 

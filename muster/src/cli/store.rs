@@ -1,20 +1,24 @@
-//! `muster store`: the store itself, without a server. An embedded store is locked while a server holds it;
-//! etcd can be exported while it serves.
+//! `muster store`: the store itself, without a server. An embedded store is locked while a server holds it: then
+//! the server writes the export. etcd can be exported while it serves.
 
 use std::{
     fs::File,
-    io::{self, BufReader},
+    io::{self, BufReader, Write as _},
     path::{Path, PathBuf},
 };
 
 use clap::{Args, Subcommand};
+use muster_model::store::StoreError;
 use muster_store::portable::{self, ImportOptions, PortableError};
 
 use super::{
     Tools,
+    client::Request,
+    context::Connection,
     failure::{Exit, Failure, Outcome},
     get::FormatArg,
     print::{format::Format, yaml},
+    session::Session,
 };
 use crate::{config::Sources, serve::store::Opened};
 
@@ -27,12 +31,7 @@ pub(crate) struct Store {
 #[derive(Debug, Subcommand)]
 enum What {
     /// Write everything to a file, as lines of JSON with checksums, at one revision
-    Export {
-        /// The file to make; - for standard output
-        file: PathBuf,
-        #[command(flatten)]
-        sources: Sources,
-    },
+    Export(Box<Export>),
     /// Put an export into a store, and mark in it that it may be older than the world
     Import {
         /// The file to read
@@ -60,9 +59,29 @@ enum What {
     },
 }
 
+#[derive(Debug, Args)]
+struct Export {
+    /// The file to make; - for standard output
+    file: PathBuf,
+    /// Ask the server to write it, while it serves; also done when a server holds the directory
+    #[arg(long)]
+    online: bool,
+    #[command(flatten)]
+    sources: Sources,
+    #[command(flatten)]
+    connection: Connection,
+}
+
 pub(crate) async fn run(tools: &Tools, store: Store) -> Outcome {
     match store.what {
-        What::Export { file, sources } => export(tools, &file, &sources).await,
+        What::Export(args) if args.online => online_export(tools, &args.file, &args.connection).await,
+        What::Export(args) => match export(tools, &args.file, &args.sources).await {
+            Err(failure) if failure.exit == Exit::Conflict => {
+                tools.screen.note("a server holds this store; asking it to write the export");
+                online_export(tools, &args.file, &args.connection).await
+            }
+            outcome => outcome,
+        },
         What::Import { file, overwrite, sources } => import(tools, &file, overwrite, &sources).await,
         What::Verify { file: Some(file), .. } => {
             let input = BufReader::new(open_file(&file)?);
@@ -114,6 +133,52 @@ async fn export(tools: &Tools, file: &Path, sources: &Sources) -> Outcome {
     Ok(())
 }
 
+/// Has the server write the export. What arrives is checked before it gets its name.
+async fn online_export(tools: &Tools, file: &Path, connection: &Connection) -> Outcome {
+    let session = Session::open(connection, tools)?;
+    let request = Request::get("/api/v1/store/export", "store");
+    let mut response = session.client.stream(request).await?;
+    let to_screen = file == Path::new("-");
+    let draft = if to_screen {
+        std::env::temp_dir().join(format!("muster-export-{}", std::process::id()))
+    } else {
+        PathBuf::from(format!("{}.part", file.display()))
+    };
+    let wrong = |error: io::Error| refused(file, &PortableError::Io(error));
+    let outcome = async {
+        let mut out = io::BufWriter::new(private(&draft).map_err(wrong)?);
+        while let Some(piece) = response.chunk().await.map_err(|error| session.client.transport(&error))? {
+            out.write_all(&piece).map_err(wrong)?;
+        }
+        let out = out.into_inner().map_err(|error| wrong(error.into_error()))?;
+        out.sync_all().map_err(wrong)?;
+        let found =
+            portable::verify(BufReader::new(open_file(&draft)?)).map_err(|error| refused(file, &error))?;
+        if to_screen {
+            io::copy(&mut open_file(&draft)?, &mut io::stdout().lock())?;
+        } else {
+            std::fs::rename(&draft, file).map_err(wrong)?;
+        }
+        Ok(found)
+    };
+    let outcome: Outcome<portable::Verified> = outcome.await;
+    if to_screen || outcome.is_err() {
+        let _ = std::fs::remove_file(&draft);
+    }
+    let found = outcome?;
+    tools.screen.note(&format!(
+        "{} keys at revision {}, sha256 {}",
+        found.count, found.header.revision, found.sha256
+    ));
+    Ok(())
+}
+
+/// A new file that only its owner can read: an export holds secrets.
+fn private(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+}
+
 async fn import(tools: &Tools, file: &Path, overwrite: bool, sources: &Sources) -> Outcome {
     let input = BufReader::new(open_file(file)?);
     let opened = open(tools, sources).await?;
@@ -126,7 +191,11 @@ async fn import(tools: &Tools, file: &Path, overwrite: bool, sources: &Sources) 
 
 async fn open(tools: &Tools, sources: &Sources) -> Outcome<Opened> {
     let wrong = |error: anyhow::Error| {
-        Failure::new(Exit::Failure, "store", format!("{error:#}"))
+        let locked = error
+            .chain()
+            .any(|cause| matches!(cause.downcast_ref::<StoreError>(), Some(StoreError::Locked { .. })));
+        let exit = if locked { Exit::Conflict } else { Exit::Failure };
+        Failure::new(exit, "store", format!("{error:#}"))
             .next("name it with --data-dir or --store; stop the server that holds an embedded one")
     };
     let settings = sources.gather().map_err(wrong)?;

@@ -128,6 +128,16 @@ impl Until {
     }
 }
 
+/// Where to look when an operation did not end well.
+fn look(operation: &Value) -> String {
+    let host = text_at(operation, "host");
+    if host.is_empty() {
+        format!("look at the pool: muster describe pool {}", text_at(operation, "nodepool_id"))
+    } else {
+        format!("look at the host: muster describe host {host}")
+    }
+}
+
 /// Whether an operation is over; one that failed is a failure.
 fn operation_ended(operation: &Value) -> Outcome<bool> {
     if operation["done"] != Value::Bool(true) {
@@ -139,13 +149,9 @@ fn operation_ended(operation: &Value) -> Outcome<bool> {
         "Succeeded" => Ok(true),
         "Superseded" => {
             Err(Failure::new(Exit::Conflict, object, format!("another change took its place: {message}"))
-                .next(format!(
-                    "look at the pool: muster describe pool {}",
-                    text_at(operation, "nodepool_id")
-                )))
+                .next(look(operation)))
         }
-        _ => Err(Failure::new(Exit::Failure, object, format!("{state}: {message}"))
-            .next(format!("look at the pool: muster describe pool {}", text_at(operation, "nodepool_id")))),
+        _ => Err(Failure::new(Exit::Failure, object, format!("{state}: {message}")).next(look(operation))),
     }
 }
 
@@ -257,6 +263,9 @@ async fn show(session: &Session, kind: &'static Kind, object: &Value, progress: 
         return;
     }
     let wanted = object["target_nodes"].as_u64();
+    if object.get("host").is_some() {
+        return progress.show(Step { text: dash(text_at(object, "message")), done: 0, of: 0 });
+    }
     let Ok(pools) = kinds::required("pool") else { return };
     let pool =
         session.client.call(Request::get(pools.path(&text_at(object, "nodepool_id")), "nodepool")).await;

@@ -91,9 +91,9 @@ async fn follow_with(
         );
     };
     let kind = target.kind;
-    if matches!(kind.scope, Scope::OnPool | Scope::Id) {
+    if kind.scope == Scope::OnPool {
         return Err(Failure::usage("--watch", format!("{} cannot be watched", kind.plural))
-            .next("watch the pool, whose status follows, or `muster wait operation/ID`"));
+            .next("watch the pool, whose status follows"));
     }
     let mut source = Source::new(session, found, target, selection).await?;
     let work = async {

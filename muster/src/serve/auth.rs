@@ -29,19 +29,24 @@ pub(super) struct Auth {
 }
 
 /// Fails on a set-up that must not be served.
-pub(super) fn check(settings: &Settings, address: SocketAddr, tls: Option<&TlsFiles>) -> anyhow::Result<()> {
-    mode(settings, address, tls)?;
+pub(super) async fn check(
+    settings: &Settings,
+    address: SocketAddr,
+    tls: Option<&TlsFiles>,
+    clock: &Arc<dyn Clock>,
+) -> anyhow::Result<()> {
+    mode(settings, address, tls, clock).await?;
     bindings(settings).map(drop)
 }
 
-pub(super) fn build(
+pub(super) async fn build(
     settings: &Settings,
     address: SocketAddr,
     tls: Option<&TlsFiles>,
     data_dir: &Path,
     clock: &Arc<dyn Clock>,
 ) -> anyhow::Result<Auth> {
-    let mode = mode(settings, address, tls)?;
+    let mode = mode(settings, address, tls, clock).await?;
     let (controller, token_file) = match settings.optional("controller-token") {
         Some(token) => (Some(TokenDigest::of(&token)), None),
         None if matches!(mode, Mode::Dev) => {
@@ -56,7 +61,12 @@ pub(super) fn build(
     Ok(Auth { authenticator, token_file })
 }
 
-fn mode(settings: &Settings, address: SocketAddr, tls: Option<&TlsFiles>) -> anyhow::Result<Mode> {
+async fn mode(
+    settings: &Settings,
+    address: SocketAddr,
+    tls: Option<&TlsFiles>,
+    clock: &Arc<dyn Clock>,
+) -> anyhow::Result<Mode> {
     let name = settings.text("auth.mode");
     let client_authority = tls.is_some_and(|files| files.client_authority.is_some());
     if name == "dev" {
@@ -67,6 +77,7 @@ fn mode(settings: &Settings, address: SocketAddr, tls: Option<&TlsFiles>) -> any
              --auth-mode token          tokens for a small site (auth.tokens)\n  \
              --auth-mode mtls           client certificates (tls.client-authority)\n  \
              --auth-mode oidc           an OpenID Connect issuer (auth.oidc.issuer)\n  \
+             --auth-mode k8s            tokens and roles of a Kubernetes cluster (auth.k8s)\n  \
              --auth-mode trusted-proxy  a proxy that has checked them (auth.proxies)"
         );
         return Ok(Mode::Dev);
@@ -96,7 +107,8 @@ fn mode(settings: &Settings, address: SocketAddr, tls: Option<&TlsFiles>) -> any
             })
         }
         "oidc" => oidc_mode(settings),
-        other => bail!("there is no auth.mode {other:?}; use dev, token, mtls, trusted-proxy or oidc"),
+        "k8s" => super::cluster_identity::mode(settings, clock).await,
+        other => bail!("there is no auth.mode {other:?}; use dev, token, mtls, trusted-proxy, oidc or k8s"),
     }
 }
 

@@ -16,6 +16,8 @@ pub(crate) struct Opened {
     pub(crate) store: Arc<dyn Store>,
     /// Whether no other process can write to it.
     pub(crate) exclusive: bool,
+    /// Whether it outlives the process.
+    pub(crate) kept: bool,
 }
 
 /// `command` is what whoever finds an embedded store taken is told.
@@ -27,7 +29,7 @@ pub(crate) async fn open(
 ) -> anyhow::Result<Opened> {
     let name = settings.text("store");
     let target = match name.as_str() {
-        "memory" => return Ok(Opened { store: Arc::new(Memory::default()), exclusive: true }),
+        "memory" => return Ok(Opened { store: Arc::new(Memory::default()), exclusive: true, kept: false }),
         "embedded" => Target::Directory(data_dir.join("store")),
         other => Target::parse(other)?,
     };
@@ -40,7 +42,7 @@ pub(crate) async fn open(
     let store = muster_store::open(&target, options)
         .await
         .with_context(|| format!("cannot open the store {name}"))?;
-    Ok(Opened { store, exclusive })
+    Ok(Opened { store, exclusive, kept: true })
 }
 
 fn etcd_tls(settings: &Settings) -> anyhow::Result<Option<Tls>> {

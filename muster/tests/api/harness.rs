@@ -70,6 +70,7 @@ impl Server {
 /// A running etcd of one member.
 pub(crate) struct Etcd {
     pub(crate) address: String,
+    binaries: String,
     _process: Process,
     _directory: tempfile::TempDir,
 }
@@ -115,7 +116,27 @@ impl Etcd {
             &[],
         );
         wait_for_port(&client);
-        Self { address: client, _process: process, _directory: directory }
+        Self { address: client, binaries, _process: process, _directory: directory }
+    }
+
+    /// Runs `etcdctl` with these arguments; its output.
+    pub(crate) fn ctl(&self, arguments: &[&str]) -> String {
+        let output = Command::new(format!("{}/etcdctl", self.binaries))
+            .arg(format!("--endpoints=http://{}", self.address))
+            .args(arguments)
+            .output()
+            .expect("etcdctl runs");
+        assert!(
+            output.status.success(),
+            "etcdctl {arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// The value of a key, as another tool sees it.
+    pub(crate) fn value(&self, key: &str) -> String {
+        self.ctl(&["get", key, "--print-value-only"]).trim().to_owned()
     }
 
     pub(crate) fn store(&self) -> String {
@@ -159,12 +180,14 @@ pub(crate) fn etcd() -> World {
 }
 
 /// Makes a test of each row on each store.
+#[allow(unused_macros, reason = "programs that use the harness need not have rows")]
 macro_rules! rows {
     ($($name:ident),+ $(,)?) => {
         mod embedded { $(#[tokio::test] async fn $name() { super::$name(crate::harness::embedded()).await; })+ }
         mod etcd { $(#[tokio::test] async fn $name() { super::$name(crate::harness::etcd()).await; })+ }
     };
 }
+#[allow(unused_imports, reason = "the same")]
 pub(crate) use rows;
 
 /// What a row works with.
@@ -307,6 +330,21 @@ impl Caller {
         body: impl Into<reqwest::Body>,
     ) -> Reply {
         self.send(self.request(method, path).header("content-type", kind).body(body)).await
+    }
+
+    /// Reads until the answer is as wanted; fails after a generous time.
+    #[allow(clippy::disallowed_methods, reason = "a test waits for another process here")]
+    pub(crate) async fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let mut last = Value::Null;
+        for _ in 0..600 {
+            let reply = self.get(path).await;
+            if wanted(&reply.body) {
+                return reply.body;
+            }
+            last = reply.body;
+            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        }
+        panic!("{path} did not become as wanted; it is {last}");
     }
 
     /// A new cluster; returns its id.

@@ -120,7 +120,12 @@ async fn deletion_waits_for_controllers(world: World) {
 
 /// Reads lines of a watch until there are as many that are no bookmarks.
 pub(crate) async fn watched(user: &Caller, query: &str, count: usize) -> Vec<Value> {
-    let request = user.request("GET", &format!("/api/v1/nodepools?watch=true&{query}"));
+    watched_at(user, "/api/v1/nodepools", query, count).await
+}
+
+/// The first events of a watch on any collection.
+pub(crate) async fn watched_at(user: &Caller, path: &str, query: &str, count: usize) -> Vec<Value> {
+    let request = user.request("GET", &format!("{path}?watch=true&{query}"));
     let mut response = request.send().await.expect("the watch opens");
     assert_eq!(response.status().as_u16(), 200);
     let (mut text, mut found) = (Vec::new(), Vec::new());

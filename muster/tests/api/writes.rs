@@ -211,7 +211,7 @@ async fn chosen_ids_and_dry_runs(world: World) {
     new.put(&format!("{path}?dryRun=true"), &body).await.expect(201);
     user.get(&path).await.refused(404, "NOT_FOUND");
     assert_eq!(new.put(&path, &body).await.expect(201).id(), id.to_string());
-    new.put(&path, &set(body, "/name", "another".into())).await.refused(409, "CONFLICT");
+    new.put(&path, &set(body, "/name", "another".into())).await.refused(412, "PRECONDITION_FAILED");
     let dry =
         user.patch(&format!("{path}?dryRun=true"), &json!({"spec": {"nodeCount": 9}})).await.expect(200);
     assert_eq!(dry.body["spec"]["nodeCount"], 9);

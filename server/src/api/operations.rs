@@ -6,19 +6,34 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use muster_control::registry::{Kind, NodePool, Operation, Stored};
+use muster_control::{
+    hosts::{self, CancelError},
+    registry::{AuditNote, Kind, NodePool, Operation, Stored},
+};
 use muster_model::{
     FieldErrors,
     field::{FieldError, Findings, Object},
     identity::Verb,
-    pool::{MAX_NODES, PoolContext},
+    pool::MAX_NODES,
     store::Revision,
 };
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{Call, clusters::Done, pools::cluster_of, reply, request::path_id};
-use crate::{body::Accepts, error::ApiError, preconditions::Preconditions};
+use super::{
+    Call,
+    objects::Done,
+    pools::{cluster_of, context_in},
+    reply,
+    request::path_id,
+    selection::{Selection, encode_cursor},
+    watch,
+};
+use crate::{
+    body::Accepts,
+    error::{ApiError, Code},
+    preconditions::Preconditions,
+};
 
 /// `POST /api/v1/nodepools/{id}/scale`
 pub async fn scale(call: Call, Path(id): Path<String>, body: Body) -> Response {
@@ -41,14 +56,10 @@ async fn scale_to(call: &Call, id: Uuid, body: Body) -> Result<(Response, Done),
     let nodes = read_size(&Call::json(&bytes)?).map_err(|faults| ApiError::validation(&faults))?;
     let registry = &call.app.registry;
     if let Some(operation) = registry.replayed_operation(&context).await? {
-        return Ok((
-            answer(&operation),
-            Done { note: muster_control::registry::AuditNote::default(), audited: false },
-        ));
+        return Ok((answer(&operation), Done { note: AuditNote::default(), audited: false }));
     }
     let cluster = cluster_of(call, id).await?;
-    let scope =
-        PoolContext { cluster_id: None, cluster: cluster.as_ref().map(|cluster| &cluster.object.spec) };
+    let scope = context_in(cluster.as_ref());
     let change = |stored: &Stored<NodePool>| {
         let patch = json!({ "spec": { "nodeCount": nodes } });
         let parsed = stored.object.merge_patch(&patch, &scope)?;
@@ -69,7 +80,12 @@ async fn scale_to(call: &Call, id: Uuid, body: Body) -> Result<(Response, Done),
         registry.put_operation(&context, &operation).await?;
     }
     let operation = registry.settle_operation(operation.id).await?;
-    Ok((answer(&operation), Done { note: written.audit, audited: true }))
+    let freeze = registry.freeze();
+    let mut warnings = written.warnings;
+    if !freeze.may_act() {
+        warnings.push(format!("Muster is frozen, so this waits: {}", freeze.reason));
+    }
+    Ok((reply::warn(answer(&operation), &warnings), Done { note: written.audit, audited: true }))
 }
 
 fn answer(operation: &Operation) -> Response {
@@ -110,29 +126,55 @@ pub async fn read(call: Call, Path(id): Path<String>) -> Result<Response, ApiErr
 /// `GET /api/v1/operations`
 pub async fn list(call: Call) -> Result<Response, ApiError> {
     let mut query = call.query()?;
-    let limit =
-        query.number("limit", 1, super::selection::MAX_LIMIT).unwrap_or(super::selection::DEFAULT_LIMIT);
-    let offset = query.number("offset", 0, u64::from(u32::MAX)).unwrap_or(0);
-    let pool = match query.text("nodepool_id") {
-        None => None,
-        Some(text) => Some(path_id(&text)?),
-    };
+    if let Some(response) = watch::asked(&call, &mut query, Kind::Operation, None).await? {
+        return Ok(response);
+    }
+    let selection = Selection::read(&call, &mut query, Kind::Operation);
     query.finish()?;
-    let found = call
-        .app
-        .registry
-        .operations(|operation| {
-            call.sees(&operation.project) && pool.is_none_or(|id| id == operation.nodepool_id)
-        })
-        .await?;
-    let page: Vec<&Operation> = found
-        .iter()
-        .skip(usize::try_from(offset).unwrap_or(usize::MAX))
-        .take(usize::try_from(limit).unwrap_or(usize::MAX))
-        .collect();
-    let answer = json!({
-        "operations": page, "total": found.len(), "limit": limit, "offset": offset,
-        "revision": call.app.registry.revision().to_string(),
+    let Selection { filter, limit, offset, start } = &selection;
+    let (found, operations) = call.app.registry.operations(filter, *start, *limit).await?;
+    let mut answer = json!({
+        "operations": operations, "total": found.total, "limit": limit, "offset": offset,
+        "revision": found.revision.to_string(),
     });
+    if let Some(next) = found.next {
+        answer["next_cursor"] = encode_cursor(next).into();
+    }
     Ok(reply::value(StatusCode::OK, &answer))
+}
+
+/// `POST /api/v1/operations/{id}/cancel`: withdraws the wish behind an operation on a host.
+pub async fn cancel(call: Call, Path(id): Path<String>) -> Response {
+    let result = cancel_one(&call, &id).await;
+    call.finish("cancel", format!("operations/{id}"), result).await
+}
+
+async fn cancel_one(call: &Call, id: &str) -> Result<(Response, Done), ApiError> {
+    call.query()?.finish()?;
+    let registry = &call.app.registry;
+    let operation = registry.operation(path_id(id)?).await?;
+    if !call.sees(&operation.project) {
+        return Err(ApiError::not_found("Operation"));
+    }
+    let Some(host) = operation.host().map(str::to_owned) else {
+        return Err(ApiError::new(Code::Conflict, "A scale action cannot be cancelled")
+            .details("ask for another size; the operation is then superseded"));
+    };
+    call.checked_host(Verb::Power, &host)?;
+    hosts::cancel(&**registry.store(), &operation, call.app.clock.now()).await.map_err(
+        |error| match error {
+            CancelError::NotUnderWay { .. } => {
+                ApiError::new(Code::Conflict, "The operation is not under way").details(error.to_string())
+            }
+            CancelError::Refused { .. } | CancelError::Conflict { .. } => {
+                ApiError::new(Code::Conflict, "The operation cannot be cancelled").details(error.to_string())
+            }
+            CancelError::Store(error) => {
+                tracing::warn!(code = error.code(), %error, "the store failed a request");
+                ApiError::unavailable()
+            }
+        },
+    )?;
+    let note = AuditNote { project: operation.project.clone(), name: host, ..AuditNote::default() };
+    Ok((reply::value(StatusCode::ACCEPTED, &operation), Done { note, audited: true }))
 }

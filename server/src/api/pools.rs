@@ -8,23 +8,29 @@ use axum::{
 };
 use muster_control::registry::{Cluster, Force, Kind, NodePool, Noun, RegistryError, Stored};
 use muster_model::{
-    ClusterId, FieldErrors, Parsed,
+    ClusterId, FieldErrors, Parsed, Timestamp,
     field::FieldError,
     identity::Verb,
-    pool::{PoolContext, PoolDraft, PoolUpdate},
+    pool::{PoolContext, PoolDraft, PoolUpdate, changes},
     store::Revision,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{
     Call,
-    clusters::Done,
+    clusters::without_own_id,
+    objects::{self, Done, Served},
     request::path_id,
     selection::{self, Selection},
     watch,
 };
-use crate::{body::Accepts, error::ApiError, preconditions::Preconditions};
+use crate::{
+    body::Accepts,
+    error::ApiError,
+    example::{self, Adopts},
+    preconditions::Preconditions,
+};
 
 const KIND: Kind = Kind::Pool;
 
@@ -54,7 +60,7 @@ async fn list_in(call: &Call, cluster: Option<Uuid>) -> Result<Response, ApiErro
 /// `POST /api/v1/nodepools`
 pub async fn create(call: Call, body: Body) -> Response {
     let id = Uuid::now_v7();
-    let result = create_as(&call, body, id, None).await;
+    let result = create_as(&call, body, Under::New(id), None).await;
     call.finish_write("create", KIND, id, result).await
 }
 
@@ -62,7 +68,7 @@ pub async fn create(call: Call, body: Body) -> Response {
 pub async fn create_in_cluster(call: Call, Path(cluster): Path<String>, body: Body) -> Response {
     let id = Uuid::now_v7();
     let result = match path_id(&cluster) {
-        Ok(cluster) => create_as(&call, body, id, Some(cluster)).await,
+        Ok(cluster) => create_as(&call, body, Under::New(id), Some(cluster)).await,
         Err(error) => Err(error),
     };
     call.finish_write("create", KIND, id, result).await
@@ -71,10 +77,19 @@ pub async fn create_in_cluster(call: Call, Path(cluster): Path<String>, body: Bo
 /// Tries of a create whose cluster is being changed by others at the same moment.
 const MAX_TRIES: usize = 16;
 
+/// The id of a pool to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Under {
+    /// Ours to give: the example may put its own in the place.
+    New(Uuid),
+    /// The caller's.
+    Chosen(Uuid),
+}
+
 async fn create_as(
     call: &Call,
     body: Body,
-    id: Uuid,
+    under: Under,
     in_path: Option<Uuid>,
 ) -> Result<(Response, Done), ApiError> {
     let bytes = call.bytes(body, Accepts::Json).await?;
@@ -82,7 +97,10 @@ async fn create_as(
     let dry_run = query.flag("dryRun");
     query.finish()?;
     let context = call.context(&bytes, dry_run)?;
-    let sent = Call::json(&bytes)?;
+    let sent = match under {
+        Under::New(_) => Call::json(&bytes)?,
+        Under::Chosen(id) => without_own_id(Call::json(&bytes)?, id),
+    };
     if let Some(cluster) = in_path {
         // Before the body: whoever may not see the cluster learns nothing about it.
         call.check_object::<Cluster>(Verb::Get, cluster).await?;
@@ -94,9 +112,26 @@ async fn create_as(
         if cluster.object.is_deleting() {
             return Err(RegistryError::Deleting { kind: Kind::Cluster }.into());
         }
+        let adopted = match (&call.app.example, under) {
+            (Some(example), Under::New(_)) => example.adopts(&call.app.registry, cluster.object.id()).await?,
+            _ => Adopts::Nothing,
+        };
+        let id = match (&adopted, under) {
+            (Adopts::Nothing, Under::New(id) | Under::Chosen(id)) => id,
+            _ => example::POOL,
+        };
         let pool = parsed.value.into_pool(id.into(), project, context.actor.clone(), context.now);
-        let parent = Some((Kind::Cluster.object(cluster.object.id()), cluster.version));
-        match call.app.registry.create(&context, pool, parent, parsed.warnings).await {
+        let parent = (Kind::Cluster.object(cluster.object.id()), cluster.version);
+        let registry = &call.app.registry;
+        let created = match adopted {
+            Adopts::Placeholder(old) => {
+                registry.take_over(&context, &old, pool, parent, parsed.warnings).await
+            }
+            Adopts::Nothing | Adopts::FreeId => {
+                registry.create(&context, pool, Some(parent), parsed.warnings).await
+            }
+        };
+        match created {
             Err(RegistryError::Busy) => {}
             result => return Ok(call.written(result?, StatusCode::CREATED)),
         }
@@ -135,65 +170,52 @@ pub async fn read(call: Call, Path(id): Path<String>) -> Result<Response, ApiErr
     call.read_object::<NodePool>(path_id(&id)?).await
 }
 
-/// `PUT /api/v1/nodepools/{id}`: replaces, or creates under a chosen id with `If-None-Match: *`.
+/// `PUT /api/v1/nodepools/{id}`
 pub async fn replace(call: Call, Path(id): Path<String>, body: Body) -> Response {
-    let id = match path_id(&id) {
-        Ok(id) => id,
-        Err(error) => return error.into_response(),
-    };
-    let result = replace_at(&call, body, id).await;
-    call.finish_write("replace", KIND, id, result).await
-}
-
-async fn replace_at(call: &Call, body: Body, id: Uuid) -> Result<(Response, Done), ApiError> {
-    if Preconditions::read(&call.headers)?.must_be_new() {
-        return create_as(call, body, id, None).await;
-    }
-    update(call, body, id, Accepts::Json, NodePool::parse_replace).await
+    objects::replace::<NodePool>(call, &id, body).await
 }
 
 /// `PATCH /api/v1/nodepools/{id}`
 pub async fn patch(call: Call, Path(id): Path<String>, body: Body) -> Response {
-    let id = match path_id(&id) {
-        Ok(id) => id,
-        Err(error) => return error.into_response(),
-    };
-    let result = update(&call, body, id, Accepts::MergePatch, NodePool::merge_patch).await;
-    call.finish_write("patch", KIND, id, result).await
+    objects::patch::<NodePool>(call, &id, body).await
 }
 
-async fn update(
-    call: &Call,
-    body: Body,
-    id: Uuid,
-    accepts: Accepts,
-    read: impl Fn(&NodePool, &Value, &PoolContext<'_>) -> Result<Parsed<PoolUpdate>, FieldErrors>,
-) -> Result<(Response, Done), ApiError> {
-    let bytes = call.bytes(body, accepts).await?;
-    let preconditions = Preconditions::read(&call.headers)?;
-    let mut query = call.query()?;
-    let dry_run = query.flag("dryRun");
-    query.finish()?;
-    let context = call.context(&bytes, dry_run)?;
-    call.check_object::<NodePool>(Verb::Update, id).await?;
-    let sent = Call::json(&bytes)?;
-    let cluster = cluster_of(call, id).await?;
-    let scope =
-        PoolContext { cluster_id: None, cluster: cluster.as_ref().map(|cluster| &cluster.object.spec) };
-    let change = |stored: &Stored<NodePool>| {
-        let parsed = read(&stored.object, &sent, &scope)?;
-        if let Some(version) = &parsed.value.resource_version
-            && *version != stored.version.to_string()
-        {
-            return Err(RegistryError::Stale { sent: version.clone(), current: stored.version });
-        }
-        let mut pool = stored.object.clone();
-        pool.apply(parsed.value, context.now);
-        Ok((pool, parsed.warnings))
-    };
-    let guard = |version: Revision| preconditions.check_write(&version.to_string()).is_ok();
-    let written = call.app.registry.update(&context, id, &guard, change, |txn, _| txn).await?;
-    Ok(call.written(written, StatusCode::OK))
+impl Served for NodePool {
+    type Update = PoolUpdate;
+    type Scope = Option<Stored<Cluster>>;
+
+    async fn scope(call: &Call, id: Uuid) -> Result<Self::Scope, ApiError> {
+        cluster_of(call, id).await
+    }
+
+    fn replaced(&self, body: &Value, scope: &Self::Scope) -> Result<Parsed<PoolUpdate>, FieldErrors> {
+        self.parse_replace(body, &context_in(scope.as_ref()))
+    }
+
+    fn patched(&self, patch: &Value, scope: &Self::Scope) -> Result<Parsed<PoolUpdate>, FieldErrors> {
+        self.merge_patch(patch, &context_in(scope.as_ref()))
+    }
+
+    fn seen(update: &PoolUpdate) -> Option<&str> {
+        update.resource_version.as_deref()
+    }
+
+    fn take(&mut self, update: PoolUpdate, now: Timestamp) {
+        self.apply(update, now);
+    }
+
+    fn effects(before: &Self, after: &Self) -> Value {
+        json!(changes(&before.spec, &after.spec))
+    }
+
+    async fn create_at(call: &Call, body: Body, id: Uuid) -> Result<(Response, Done), ApiError> {
+        create_as(call, body, Under::Chosen(id), None).await
+    }
+}
+
+/// What a pool of this cluster is checked against.
+pub(super) fn context_in(cluster: Option<&Stored<Cluster>>) -> PoolContext<'_> {
+    PoolContext { cluster_id: None, cluster: cluster.map(|cluster| &cluster.object.spec) }
 }
 
 /// The cluster of a pool, for the rules that depend on it.
@@ -226,5 +248,8 @@ async fn delete_at(call: &Call, id: Uuid) -> Result<(Response, Done), ApiError> 
         .registry
         .delete::<NodePool>(&context, id, &guard, |stored| call.sees(stored.object.project()), force)
         .await?;
+    if let Some(example) = call.app.example.as_ref().filter(|_| deleted.gone && id == example::POOL) {
+        example.restore(&call.app.registry, context.now).await?;
+    }
     Ok((StatusCode::NO_CONTENT.into_response(), Done { note: deleted.audit, audited: !dry_run }))
 }

@@ -41,7 +41,14 @@ pub async fn ready(State(app): State<App>) -> Result<Response, ApiError> {
         return Err(ApiError::new(Code::Unavailable, "Shutting down"));
     }
     match (store, index) {
-        (Ok(()), true) => Ok(reply::value(StatusCode::OK, &json!({ "status": "ready" }))),
+        // Frozen is ready: requests are served, and nothing acts. Why, only those who may ask are told.
+        (Ok(()), true) => {
+            let freeze = app.registry.freeze();
+            let answer = json!({
+                "status": "ready", "freeze": freeze.mode, "restored": freeze.restored.is_some(),
+            });
+            Ok(reply::value(StatusCode::OK, &answer))
+        }
         (Err(code), _) => Err(ApiError::unavailable().details(code)),
         (Ok(()), false) => Err(ApiError::unavailable().details("the index does not follow the store yet")),
     }
@@ -60,9 +67,35 @@ pub async fn open_metrics(State(app): State<App>) -> Result<Response, ApiError> 
     render_metrics(&app)
 }
 
+/// `GET /metrics/hosts`: series for every host, where they were asked for.
+pub async fn host_metrics(call: Call) -> Result<Response, ApiError> {
+    if !call.caller.identity.sees_all() {
+        return Err(ApiError::forbidden("metrics show all projects; a role in all of them is needed"));
+    }
+    render_host_metrics(&call.app)
+}
+
+/// The same in dev mode.
+pub async fn open_host_metrics(State(app): State<App>) -> Result<Response, ApiError> {
+    render_host_metrics(&app)
+}
+
+fn render_host_metrics(app: &App) -> Result<Response, ApiError> {
+    match app.metrics.render_hosts() {
+        Some(text) => answer_metrics(text),
+        None => {
+            Err(ApiError::not_found("Page").details("set metrics.hosts to true for series of every host"))
+        }
+    }
+}
+
 fn render_metrics(app: &App) -> Result<Response, ApiError> {
     app.metrics.revision.set(i64::try_from(app.registry.revision().0).unwrap_or(i64::MAX));
-    let text = app.metrics.render().map_err(|error| {
+    answer_metrics(app.metrics.render())
+}
+
+fn answer_metrics(text: Result<String, std::fmt::Error>) -> Result<Response, ApiError> {
+    let text = text.map_err(|error| {
         tracing::error!(%error, "metrics could not be rendered");
         ApiError::internal()
     })?;

@@ -25,13 +25,11 @@ use crate::{
     body::{self, Accepts},
     error::{ApiError, Code},
     frame::RequestId,
-    identity::{Caller, single_header},
+    identity::{Caller, PROJECT_HEADER, single_header},
     peer::Peer,
     query::Query,
 };
 
-/// Chooses among the projects that a caller has.
-const PROJECT_HEADER: &str = "x-muster-project";
 const IDEMPOTENCY_HEADER: &str = "idempotency-key";
 
 /// A request whose caller is known.
@@ -128,6 +126,7 @@ impl Call {
         let resource = match kind {
             Kind::Cluster => Resource::Clusters,
             Kind::Pool => Resource::NodePools,
+            Kind::Operation => Resource::Operations,
         };
         let Ok(project) = project.parse::<Project>() else { return Err(ApiError::not_found(kind.title())) };
         allowed(&self.caller.identity, verb, resource, &project).map_err(|denied| {
@@ -153,7 +152,8 @@ impl Call {
 
     /// The body as bytes.
     pub(super) async fn bytes(&self, body: Body, accepts: Accepts) -> Result<Bytes, ApiError> {
-        body::read(&self.headers, body, accepts, self.app.limits.body).await
+        let limits = self.app.limits;
+        body::read(&self.headers, body, accepts, limits.body, limits.body_timeout).await
     }
 
     /// The body as a JSON value; duplicate members and trailing text are faults.

@@ -3,7 +3,7 @@
 use axum::{http::StatusCode, response::Response};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::{BufMut, BytesMut};
-use muster_control::registry::{Cursor, FieldTest, Filter, Kind, LabelSelector, Noun, Start};
+use muster_control::registry::{Cursor, FieldTest, Filter, Kind, LabelSelector, Noun, OperationState, Start};
 use muster_model::{
     Timestamp,
     field::FieldError,
@@ -58,6 +58,9 @@ impl Selection {
 
 /// Reads the filters that lists and watches share.
 pub(super) fn read_filter(call: &Call, query: &mut Query, kind: Kind) -> Filter {
+    if kind == Kind::Operation {
+        return operation_filter(call, query);
+    }
     let phase: Option<Phase> = query.choice("status");
     let health: Option<Health> = query.choice("health");
     let name = query.text("name").map(String::into_boxed_str);
@@ -78,13 +81,8 @@ pub(super) fn read_filter(call: &Call, query: &mut Query, kind: Kind) -> Filter 
         }
     };
     let cluster = if kind == Kind::Pool { read_cluster(query) } else { None };
-    let identity = &call.caller.identity;
-    let projects = match &call.project {
-        Some(only) => Some(vec![only.as_str().into()]),
-        None if identity.sees_all() => None,
-        None => Some(identity.projects.keys().map(|project| project.as_str().into()).collect()),
-    };
-    let controller = identity.everywhere.contains(&muster_model::identity::Role::Controller);
+    let projects = projects_of(call);
+    let controller = call.caller.identity.everywhere.contains(&muster_model::identity::Role::Controller);
     Filter {
         projects,
         cluster,
@@ -94,6 +92,37 @@ pub(super) fn read_filter(call: &Call, query: &mut Query, kind: Kind) -> Filter 
         labels,
         fields,
         include_deleted: query.flag("include_deleted") || controller,
+    }
+}
+
+/// The projects that a request is about; `None` means all.
+fn projects_of(call: &Call) -> Option<Vec<std::sync::Arc<str>>> {
+    let identity = &call.caller.identity;
+    match &call.project {
+        Some(only) => Some(vec![only.as_str().into()]),
+        None if identity.sees_all() => None,
+        None => Some(identity.projects.keys().map(|project| project.as_str().into()).collect()),
+    }
+}
+
+/// Operations are found by pool and by state.
+fn operation_filter(call: &Call, query: &mut Query) -> Filter {
+    let pool = query.text("nodepool_id").and_then(|text| {
+        let id = text.parse::<muster_model::PoolId>();
+        if let Err(error) = &id {
+            query.fault(FieldError::sentence(
+                "nodepool_id",
+                format!("the query parameter nodepool_id: {error}"),
+            ));
+        }
+        id.ok().map(muster_model::PoolId::uuid)
+    });
+    let state: Option<OperationState> = query.choice("state");
+    Filter {
+        projects: projects_of(call),
+        cluster: pool,
+        phase: state.map(OperationState::as_str),
+        ..Filter::everything()
     }
 }
 
@@ -133,7 +162,7 @@ pub(super) async fn page<N: Noun>(call: &Call, selection: &Selection) -> Result<
     Ok(reply::json(StatusCode::OK, body.freeze()))
 }
 
-fn encode_cursor(cursor: Cursor) -> String {
+pub(super) fn encode_cursor(cursor: Cursor) -> String {
     let mut bytes = [0; 24];
     bytes[..8].copy_from_slice(&cursor.at.millis().to_be_bytes());
     bytes[8..].copy_from_slice(cursor.id.as_bytes());

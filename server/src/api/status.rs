@@ -11,7 +11,7 @@ use muster_model::identity::Verb;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{Call, clusters::Done, reply, request::path_id};
+use super::{Call, objects::Done, reply, request::path_id};
 use crate::{body::Accepts, error::ApiError};
 
 /// `GET /api/v1/nodepools/{id}/status`
@@ -34,7 +34,8 @@ async fn read<N: Reported>(call: &Call, id: Uuid) -> Result<Response, ApiError> 
         .map(|report| serde_json::to_value(report.to_api()).unwrap_or(Value::Null))
         .collect();
     let mut answer = found.stored.object.ids();
-    answer["status"] = serde_json::to_value(found.stored.status()).unwrap_or(Value::Null);
+    let status = call.app.registry.shown_status(&found.stored);
+    answer["status"] = serde_json::to_value(status).unwrap_or(Value::Null);
     answer["controller_status"] = Value::Array(reports);
     Ok(reply::value(StatusCode::OK, &answer))
 }
@@ -87,6 +88,41 @@ async fn report_on<N: Reported>(call: &Call, id: Uuid, body: Body) -> Result<(Re
     answer["observed_generation"] = report.observed_generation.into();
     let response = reply::warn(reply::value(StatusCode::OK, &answer), &written.warnings);
     Ok((response, Done { note: written.audit, audited: !dry_run }))
+}
+
+/// `DELETE /api/v1/nodepools/{id}/status/{controller_name}`
+pub async fn forget_pool(call: Call, Path((id, controller)): Path<(String, String)>) -> Response {
+    forget::<NodePool>(call, &id, &controller).await
+}
+
+/// `DELETE /api/v1/clusters/{cluster_id}/status/{controller_name}`
+pub async fn forget_cluster(call: Call, Path((id, controller)): Path<(String, String)>) -> Response {
+    forget::<Cluster>(call, &id, &controller).await
+}
+
+async fn forget<N: Reported>(call: Call, id: &str, controller: &str) -> Response {
+    let id = match path_id(id) {
+        Ok(id) => id,
+        Err(error) => return error.into_response(),
+    };
+    let result = forget_on::<N>(&call, id, controller).await;
+    call.finish_write("forget", N::KIND, id, result).await
+}
+
+/// Forgets a controller that is gone for good, so that nothing waits for it any more.
+async fn forget_on<N: Reported>(
+    call: &Call,
+    id: Uuid,
+    controller: &str,
+) -> Result<(Response, Done), ApiError> {
+    let mut query = call.query()?;
+    let dry_run = query.flag("dryRun");
+    query.finish()?;
+    call.check_object::<N>(Verb::Delete, id).await?;
+    let context = call.context(&[], dry_run)?;
+    let written = call.app.registry.delete_report::<N>(&context, id, controller).await?;
+    let written = written.ok_or_else(|| ApiError::not_found("Report"))?;
+    Ok((StatusCode::NO_CONTENT.into_response(), Done { note: written.audit, audited: !dry_run }))
 }
 
 /// A refusal, from the registry or from us.

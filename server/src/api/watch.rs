@@ -9,7 +9,10 @@ use axum::{
 };
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::Stream;
-use muster_control::registry::{Kind, Watch, WatchItem};
+use muster_control::{
+    inventory::{HostWatch, RecordWatch},
+    registry::{Kind, Watch, WatchItem},
+};
 use muster_model::{Duration, field::FieldError, store::Revision};
 use uuid::Uuid;
 
@@ -22,15 +25,93 @@ use crate::{
 };
 
 /// A watch may be asked to end by itself after at most this long.
-const MAX_SECONDS: u64 = 86_400;
+pub(super) const MAX_SECONDS: u64 = 86_400;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+pub(super) enum Form {
     Lines,
     Events,
 }
 
-/// The stream, when the request asks for one.
+/// What a stream comes from.
+#[derive(Debug)]
+pub(super) enum Source {
+    Objects(Watch),
+    Hosts(HostWatch),
+    Records(RecordWatch),
+}
+
+impl Source {
+    async fn next(&mut self) -> Result<WatchItem, ApiError> {
+        match self {
+            Self::Objects(watch) => watch.next().await.map_err(ApiError::from),
+            Self::Hosts(watch) => watch.next().await.map_err(ApiError::from),
+            Self::Records(watch) => watch.next().await.map_err(ApiError::from),
+        }
+    }
+}
+
+/// What a request for a stream says, apart from its filters.
+#[derive(Debug)]
+pub(super) struct Request {
+    form: Form,
+    /// Deliver what came after this.
+    pub(super) from: Option<Revision>,
+    seconds: Option<u64>,
+}
+
+impl Request {
+    /// Reads the parameters that all watches take; the caller reads its filters and finishes the query.
+    pub(super) fn read(call: &Call, query: &mut Query) -> Self {
+        let form = form_of(call);
+        let resume = match query.text("resource_version") {
+            Some(text) => Some(text),
+            // A browser that reconnects says where it was.
+            None => call
+                .headers
+                .get("last-event-id")
+                .and_then(|value| value.to_str().ok())
+                .filter(|_| form == Form::Events)
+                .map(str::to_owned),
+        };
+        let from = resume.and_then(|text| {
+            let revision = text.parse().ok().map(Revision);
+            if revision.is_none() {
+                query.fault(
+                    FieldError::new("resource_version", "is not a revision")
+                        .found_text(&text)
+                        .hint("use revision of a list or of an event"),
+                );
+            }
+            revision
+        });
+        Self { form, from, seconds: query.number("timeout_seconds", 1, MAX_SECONDS) }
+    }
+
+    /// Streams what `source` delivers.
+    pub(super) fn answer(self, call: &Call, source: Source) -> Result<Response, ApiError> {
+        let slot = call.app.watches.take(&call.caller.name).ok_or_else(|| {
+            ApiError::new(Code::RateLimited, "Too many watches")
+                .details("close one before opening another")
+                .header(header::RETRY_AFTER, "5")
+        })?;
+        let form = self.form;
+        let stream = Streaming {
+            source,
+            form,
+            stop: call.app.stop.clone(),
+            request: RequestId(call.id.clone()),
+            deadline: self.seconds.map(Duration::from_secs),
+            clock: std::sync::Arc::clone(&call.app.clock),
+            metrics: std::sync::Arc::clone(&call.app.metrics),
+            _slot: slot,
+        };
+        stream.metrics.watches.inc();
+        Ok(response(Body::from_stream(stream.into_stream()), form))
+    }
+}
+
+/// The stream of clusters or pools, when the request asks for one.
 pub(super) async fn asked(
     call: &Call,
     query: &mut Query,
@@ -42,54 +123,21 @@ pub(super) async fn asked(
     }
     let mut query = std::mem::replace(query, Query::read(None)?);
     let _ = query.flag("watch");
-    let form = form_of(call);
-    let resume = match query.text("resource_version") {
-        Some(text) => Some(text),
-        // A browser that reconnects says where it was.
-        None => call
-            .headers
-            .get("last-event-id")
-            .and_then(|value| value.to_str().ok())
-            .filter(|_| form == Form::Events)
-            .map(str::to_owned),
-    };
-    let from = resume.and_then(|text| {
-        let revision = text.parse().ok().map(Revision);
-        if revision.is_none() {
-            query.fault(
-                FieldError::new("resource_version", "is not a revision")
-                    .found_text(&text)
-                    .hint("use revision of a list or of an event"),
-            );
-        }
-        revision
-    });
-    let seconds = query.number("timeout_seconds", 1, MAX_SECONDS);
+    let request = Request::read(call, &mut query);
     let mut filter = read_filter(call, &mut query, kind);
     query.finish()?;
     filter.cluster = cluster.or(filter.cluster);
-    let slot = call.app.watches.take(&call.caller.name).ok_or_else(|| {
-        ApiError::new(Code::RateLimited, "Too many watches")
-            .details("close one before opening another")
-            .header(header::RETRY_AFTER, "5")
-    })?;
     let sight = {
         let call = call.clone();
         Box::new(move |project: &str| call.secrets(project))
     };
-    let watch = call.app.registry.watch(kind, filter, from, sight).await?;
-    let stream = Streaming {
-        watch,
-        form,
-        stop: call.app.stop.clone(),
-        request: RequestId(call.id.clone()),
-        deadline: seconds.map(Duration::from_secs),
-        clock: std::sync::Arc::clone(&call.app.clock),
-        metrics: std::sync::Arc::clone(&call.app.metrics),
-        _slot: slot,
-    };
-    stream.metrics.watches.inc();
-    let mut response = Response::new(Body::from_stream(stream.into_stream()));
+    let watch = call.app.registry.watch(kind, filter, request.from, sight).await?;
+    request.answer(call, Source::Objects(watch)).map(Some)
+}
+
+/// The head of a stream's answer.
+pub(super) fn response(body: Body, form: Form) -> Response {
+    let mut response = Response::new(body);
     let kind = match form {
         Form::Lines => "application/json; stream=watch",
         Form::Events => "text/event-stream",
@@ -97,10 +145,10 @@ pub(super) async fn asked(
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     // Proxies that buffer would hold changes back.
     response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
-    Ok(Some(response))
+    response
 }
 
-fn form_of(call: &Call) -> Form {
+pub(super) fn form_of(call: &Call) -> Form {
     let accept = call.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("");
     if accept
         .split(',')
@@ -113,7 +161,7 @@ fn form_of(call: &Call) -> Form {
 }
 
 struct Streaming {
-    watch: Watch,
+    source: Source,
     form: Form,
     stop: tokio_util::sync::CancellationToken,
     request: RequestId,
@@ -143,21 +191,18 @@ impl Streaming {
                     Some(left) => clock.sleep(left).await,
                     None => std::future::pending().await,
                 } } => return None,
-                item = state.watch.next() => item,
+                item = state.source.next() => item,
             };
             let (text, next) = match item {
                 Ok(item) => (render(&item, state.form), Some(state)),
-                Err(error) => {
-                    let error = ApiError::from(error);
-                    (render_error(&error, &state.request.0, state.form), None)
-                }
+                Err(error) => (render_error(&error, &state.request.0, state.form), None),
             };
             Some((Ok(text), next))
         })
     }
 }
 
-fn render(item: &WatchItem, form: Form) -> Bytes {
+pub(super) fn render(item: &WatchItem, form: Form) -> Bytes {
     let (kind, revision, object): (&str, Revision, &[u8]) = match item {
         WatchItem::Object { change, revision, text } => (change.as_str(), *revision, text),
         WatchItem::Bookmark { revision } => ("BOOKMARK", *revision, b"{}"),

@@ -9,12 +9,16 @@ mod headers;
 pub mod oidc;
 mod tokens;
 
-use std::{fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 use axum::http::{HeaderMap, header};
 use muster_model::{
-    Clock,
-    identity::{Email, Identity},
+    Clock, Project,
+    identity::{Email, Identity, Role},
 };
 
 pub use bindings::{Binding, Bindings, Grantee};
@@ -56,15 +60,20 @@ impl Mode {
 /// A judge of bearer tokens outside this process.
 #[async_trait::async_trait]
 pub trait TokenReview: Send + Sync + fmt::Debug {
-    /// `Ok(None)`: the token is not valid. An error: nobody could be asked, and the caller is denied.
-    async fn review(&self, token: &str) -> Result<Option<Reviewed>, String>;
+    /// `Ok(None)`: the token is not valid. An error: nobody could be asked, and the caller is denied. `project`
+    /// is the one that the request names; roles in others need not be known.
+    async fn review(&self, token: &str, project: Option<&Project>) -> Result<Option<Reviewed>, String>;
 }
 
-/// What an outside judge says about a token.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What an outside judge says about a token. Roles come on top of those of the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Reviewed {
     pub user: String,
     pub groups: Vec<String>,
+    pub everywhere: BTreeSet<Role>,
+    pub projects: BTreeMap<Project, BTreeSet<Role>>,
+    /// Where new objects go when the request names no project.
+    pub home: Option<Project>,
 }
 
 /// A caller whose identity is settled.
@@ -86,6 +95,8 @@ pub struct Authenticator {
     clock: Arc<dyn Clock>,
 }
 
+/// Chooses among the projects that a caller has.
+pub(crate) const PROJECT_HEADER: &str = "x-muster-project";
 /// The name under which the holder of the controller token acts.
 pub const CONTROLLER_NAME: &str = "controller";
 /// The address that the seed's system took for a controller. It proves nothing here.
@@ -151,12 +162,19 @@ impl Authenticator {
             }
             Mode::Review(judge) => {
                 let token = bearer.ok_or_else(|| missing_token(headers))?;
-                let reviewed = judge.review(token).await.map_err(|error| {
+                let named = single_header(headers, PROJECT_HEADER)?.and_then(|text| text.parse().ok());
+                let reviewed = judge.review(token, named.as_ref()).await.map_err(|error| {
                     tracing::warn!(%error, "a token could not be reviewed");
                     ApiError::unavailable().details("the token could not be checked; try again shortly")
                 })?;
                 let reviewed = reviewed.ok_or_else(refused_token)?;
-                self.known(&reviewed.user, &reviewed.groups)
+                let mut caller = self.known(&reviewed.user, &reviewed.groups)?;
+                caller.identity.everywhere.extend(reviewed.everywhere);
+                for (project, roles) in reviewed.projects {
+                    caller.identity.projects.entry(project).or_default().extend(roles);
+                }
+                caller.identity.home = caller.identity.home.or(reviewed.home);
+                Ok(caller)
             }
         }
     }

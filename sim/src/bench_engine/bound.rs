@@ -1,10 +1,13 @@
 //! Lower bounds on the cost of any plan for the pending pods, existing nodes left out.
 //!
-//! Two relaxations, the larger counts. Neither knows zones, spread or affinity, so a legal plan may have
+//! Three relaxations, the largest counts. Neither knows zones, spread or affinity, so a legal plan may have
 //! to cost more; none can cost less.
 //!
 //! * Affine: if every machine costs at least `w·room + b`, then all of them cost at least
 //!   `w·demand + b·(machines that anti-affinity forces)`; the best `w` and `b` are a small linear program.
+//! * Crowds: where every pod fits one kind of machine only, pods that leave less than `k` of a lane share a
+//!   machine with none that asks for `k` or more of it; so the machines of the former, and the volume of the
+//!   latter, add up.
 //! * Assignment: fractions of classes on fractions of machines, each class only where a pod of it fits.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +16,8 @@ use muster_engine::solve::{Problem, UNLIMITED};
 
 /// Above this many fractions the assignment program is not tried.
 const MOST_FRACTIONS: usize = 6000;
+/// Above this many different pods the crowds are not counted: it takes the square of them.
+const MOST_GROUPS: usize = 2000;
 /// Rounding of the floating-point programs, so that the bound stays below the truth.
 const SLACK: f64 = 1e-7;
 
@@ -31,10 +36,13 @@ pub fn lower_bound(problem: &Problem, granule: Option<f64>) -> Bound {
     let forced = forced_machines(problem);
     let affine = affine(problem, forced);
     let assigned = assignment(problem);
-    let (mut cost, from) = match assigned {
+    let (mut cost, mut from) = match assigned {
         Some(cost) if cost > affine => (cost, "assignment"),
         _ => (affine, "volume and forced machines"),
     };
+    if let Some(crowds) = crowds(problem).filter(|crowds| *crowds > cost) {
+        (cost, from) = (crowds, "pods that share a machine with few others");
+    }
     if let Some(granule) = granule {
         cost = (cost / granule - SLACK).ceil() * granule;
     }
@@ -143,6 +151,52 @@ fn kinds(problem: &Problem) -> Vec<Kind> {
         .into_iter()
         .map(|((room, cost, _), (signature, supply))| Kind { room, cost: cost as f64, signature, supply })
         .collect()
+}
+
+/// `None` if some pod could go to several kinds of machines, or to none.
+fn crowds(problem: &Problem) -> Option<f64> {
+    let (groups, kinds) = (groups(problem), kinds(problem));
+    if groups.len() > MOST_GROUPS {
+        return None;
+    }
+    let mut by_kind: Vec<Vec<&Group>> = kinds.iter().map(|_| Vec::new()).collect();
+    for group in &groups {
+        let fits = |kind: &&Kind| {
+            problem.allowed.get(group.signature, kind.signature)
+                && group.request.iter().zip(&kind.room).all(|(want, have)| *want <= 0 || want <= have)
+        };
+        let mut usable = kinds.iter().enumerate().filter(|(_, kind)| fits(kind));
+        let (only, more) = (usable.next()?, usable.next());
+        if more.is_some() {
+            return None;
+        }
+        by_kind[only.0].push(group);
+    }
+    let cost = |(kind, pods): (&Kind, &Vec<&Group>)| kind.cost * (machines(kind, pods) - SLACK).ceil();
+    Some(kinds.iter().zip(&by_kind).map(cost).sum())
+}
+
+/// Machines of one kind that these pods need at least.
+fn machines(kind: &Kind, groups: &[&Group]) -> f64 {
+    let volume = |inside: &dyn Fn(&Group) -> bool| {
+        let lane = |lane: usize| {
+            let wanted: f64 =
+                groups.iter().filter(|g| inside(g)).map(|g| g.request[lane].max(0) as f64 * g.pods).sum();
+            if wanted > 0.0 { wanted / kind.room[lane].max(1) as f64 } else { 0.0 }
+        };
+        (0..kind.room.len()).map(lane).fold(0.0, f64::max)
+    };
+    let mut most = volume(&|_| true);
+    for (lane, &room) in kind.room.iter().enumerate() {
+        let steps: BTreeSet<i64> =
+            groups.iter().map(|g| g.request[lane]).filter(|&want| want > 0 && want * 2 <= room).collect();
+        for least in steps {
+            let alone = |g: &Group| g.request[lane] > room - least;
+            let large: f64 = groups.iter().filter(|g| alone(g)).map(|g| g.pods).sum();
+            most = most.max(large + volume(&|g| g.request[lane] >= least && !alone(g)));
+        }
+    }
+    most
 }
 
 fn assignment(problem: &Problem) -> Option<f64> {
@@ -259,4 +313,35 @@ fn minimise(costs: &[f64], mut rows: Vec<Vec<f64>>, mut right: Vec<f64>) -> Opti
         value -= factor * amount;
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pods_that_leave_no_room_for_others_add_up() {
+        #[track_caller]
+        fn check(pods: &[(&[i64], f64)], expected: f64) {
+            let groups: Vec<Group> = pods
+                .iter()
+                .map(|(request, pods)| Group {
+                    request: request.to_vec(),
+                    signature: 0,
+                    repelled: Vec::new(),
+                    pods: *pods,
+                })
+                .collect();
+            let kind = Kind { room: vec![12, 100], cost: 1.0, signature: 0, supply: None };
+            let found = machines(&kind, &groups.iter().collect::<Vec<_>>());
+            assert!((found - expected).abs() < 1e-9, "{found} is not {expected}");
+        }
+        check(&[(&[6, 0], 4.0)], 2.0);
+        check(&[(&[7, 0], 4.0)], 28.0 / 12.0); // no pod small enough to tell that two of them do not fit
+        check(&[(&[7, 0], 4.0), (&[6, 0], 2.0)], 5.0);
+        // Those that take a whole lane leave the other lane idle.
+        check(&[(&[1, 100], 5.0), (&[12, 1], 3.0)], 8.0);
+        check(&[(&[1, 100], 5.0), (&[12, 0], 3.0)], 8.0); // in either lane
+        check(&[(&[0, 100], 5.0), (&[12, 0], 3.0)], 5.0); // neither needs what the other takes
+    }
 }

@@ -102,7 +102,12 @@ pub(super) fn select(options: &Options) -> Vec<Result<Case, String>> {
         }
         found.into_iter().map(Ok).collect()
     };
-    options.cases.iter().filter(|name| !super::down::knows(name)).flat_map(wanted).collect()
+    options
+        .cases
+        .iter()
+        .filter(|name| !super::down::knows(name) && !super::large::knows(name))
+        .flat_map(wanted)
+        .collect()
 }
 
 fn fixtures() -> PathBuf {
@@ -116,7 +121,7 @@ pub(super) fn file(name: &str) -> Result<Snapshot, String> {
 }
 
 /// The 400 linear types of the diverse mix.
-fn linear_types() -> Result<Snapshot, String> {
+pub(super) fn linear_types() -> Result<Snapshot, String> {
     let mut snapshot = file("generic-1000")?;
     snapshot.cluster.pods.clear();
     Ok(snapshot)
@@ -188,6 +193,23 @@ fn diverse(size: &str, skip: usize) -> Result<Snapshot, String> {
     Ok(snapshot)
 }
 
+/// Every n-th pod of a mix: the same shares of every kind.
+pub(super) fn diverse_every(size: &str, step: usize) -> Result<Snapshot, String> {
+    let mut snapshot = diverse(size, 0)?;
+    let mut at = 0;
+    snapshot.cluster.pods.retain(|_| {
+        at += 1;
+        at % step == 0
+    });
+    Ok(snapshot)
+}
+
+/// The snapshot of a case.
+pub(super) fn named(name: &str, options: &Options) -> Result<Snapshot, String> {
+    let case = all().into_iter().find(|case| case.name == name);
+    (case.ok_or_else(|| format!("no case is called {name:?}"))?.make)(options)
+}
+
 fn anti_affinity() -> Result<Snapshot, String> {
     let mut snapshot = linear_types()?;
     let mut draws = rows("20000")?;
@@ -227,7 +249,7 @@ fn controllerless() -> Result<Snapshot, String> {
     Ok(snapshot)
 }
 
-fn node(name: &str, cpu: i64, memory: i64, zone: &str) -> Node {
+pub(super) fn node(name: &str, cpu: i64, memory: i64, zone: &str) -> Node {
     let mut node = Node::default();
     node.metadata.name = name.into();
     node.metadata.labels = [("kubernetes.io/hostname", name), ("topology.kubernetes.io/zone", zone)]
@@ -239,11 +261,11 @@ fn node(name: &str, cpu: i64, memory: i64, zone: &str) -> Node {
     node
 }
 
-fn amounts(cpu: i64, memory: i64) -> ResourceList {
+pub(super) fn amounts(cpu: i64, memory: i64) -> ResourceList {
     [("cpu", Quantity::from_milli(cpu)), ("memory", Quantity::from_bytes(memory))].into_iter().collect()
 }
 
-fn pod(name: String, labels: Labels, requests: ResourceList, node: Option<&str>) -> Pod {
+pub(super) fn pod(name: String, labels: Labels, requests: ResourceList, node: Option<&str>) -> Pod {
     let container =
         Container { resources: Resources { requests, ..Resources::default() }, ..Container::default() };
     Pod {

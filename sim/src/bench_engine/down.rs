@@ -25,6 +25,10 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 /// Names of the cases and the bars they belong to.
 const CASES: [(&str, &str); 3] = [("scale-down-2000", "6"), ("drain-15k-450k", "8"), ("drain-quality", "13")];
 
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    CASES.iter().map(|(name, _)| *name)
+}
+
 /// Whether a name on the command line means a case of this file.
 pub(super) fn knows(name: &str) -> bool {
     CASES.iter().any(|(case, bar)| *case == name || *bar == name)
@@ -72,6 +76,7 @@ fn speed(base: Outcome, snapshot: &Snapshot, limit: f64, options: &Options, judg
         pods: snapshot.cluster.pods.len(),
         min_ms: times[0],
         median_ms: times[times.len() / 2],
+        runs_ms: times.clone(),
         cpu_ms: cpu,
         bare_ms: cpu,
         limit_ms: Some(limit),

@@ -19,9 +19,11 @@ pub struct Outcome {
     pub pods: usize,
     pub min_ms: f64,
     pub median_ms: f64,
-    /// Processor time of the fastest run: on a shared machine the wall clock also measures the neighbours.
+    /// Every run, the fastest first.
+    pub runs_ms: Vec<f64>,
+    /// Processor time of a run, averaged: on a shared machine the wall clock also measures the neighbours.
     pub cpu_ms: f64,
-    /// Processor time without reasons, minimum.
+    /// The same without reasons.
     pub bare_ms: f64,
     pub limit_ms: Option<f64>,
     pub nodes: usize,
@@ -41,16 +43,17 @@ pub struct Outcome {
 pub fn measure(case: &Case, options: &Options) -> Result<Outcome, String> {
     let snapshot = (case.make)(options)?;
     let mut times = Vec::new();
-    let (mut bare, mut cpu) = (f64::MAX, f64::MAX);
     let mut decision = None;
+    let before = cpu_millis();
     for _ in 0..options.repeat {
-        let before = cpu_millis();
         times.push(millis(|| decision = Some(scale_up(&snapshot))));
-        cpu = cpu.min(cpu_millis() - before);
-        let before = cpu_millis();
-        drop(scale_up_with(&snapshot, Explain::No));
-        bare = bare.min(cpu_millis() - before);
     }
+    let cpu = (cpu_millis() - before) / options.repeat as f64;
+    let before = cpu_millis();
+    for _ in 0..options.repeat {
+        drop(scale_up_with(&snapshot, Explain::No));
+    }
+    let bare = (cpu_millis() - before) / options.repeat as f64;
     let decision = decision.ok_or("nothing was measured")?;
     times.sort_by(f64::total_cmp);
     let plan = &decision.plan;
@@ -69,6 +72,7 @@ pub fn measure(case: &Case, options: &Options) -> Result<Outcome, String> {
         pods: plan.placements.len() + plan.unplaced.len(),
         min_ms: times[0],
         median_ms: times[times.len() / 2],
+        runs_ms: times.clone(),
         cpu_ms: cpu,
         bare_ms: bare,
         limit_ms: case.limit_ms,
@@ -110,7 +114,16 @@ pub(super) fn cpu_millis() -> f64 {
 
 /// Peak resident memory of this process.
 pub(super) fn max_rss_kb() -> u64 {
+    status_kb("VmHWM:")
+}
+
+/// Resident memory of this process now.
+pub(super) fn rss_kb() -> u64 {
+    status_kb("VmRSS:")
+}
+
+fn status_kb(field: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
     line.and_then(|line| line.split_whitespace().next()).and_then(|number| number.parse().ok()).unwrap_or(0)
 }

@@ -14,6 +14,7 @@ pub mod bound;
 mod cases;
 mod dlrm;
 mod down;
+mod large;
 mod measure;
 mod table;
 
@@ -69,23 +70,13 @@ pub fn run(args: impl Iterator<Item = String>) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let mut outcomes = Vec::new();
-    for case in cases::select(&options) {
-        match case.and_then(|case| measure(&case, &options)) {
-            Ok(outcome) => outcomes.push(outcome),
-            Err(text) => {
-                let _ = writeln!(std::io::stderr(), "{text}");
-                return ExitCode::from(1);
-            }
-        }
-    }
-    match down::run(&options) {
-        Ok(more) => outcomes.extend(more),
+    let outcomes = match outcomes(&options) {
+        Ok(outcomes) => outcomes,
         Err(text) => {
             let _ = writeln!(std::io::stderr(), "{text}");
             return ExitCode::from(1);
         }
-    }
+    };
     let text = if options.json {
         serde_json::to_string_pretty(&outcomes).unwrap_or_default() + "\n"
     } else {
@@ -95,3 +86,21 @@ pub fn run(args: impl Iterator<Item = String>) -> ExitCode {
     let _ = std::io::stdout().write_all(text.as_bytes());
     ExitCode::SUCCESS
 }
+
+/// Runs what is asked for. Memory comes first: what a process once had does not show what it needs.
+pub fn outcomes(options: &Options) -> Result<Vec<Outcome>, String> {
+    let mut outcomes = large::run(options)?;
+    for case in cases::select(options) {
+        outcomes.push(measure(&case?, options)?);
+    }
+    outcomes.extend(down::run(options)?);
+    Ok(outcomes)
+}
+
+/// Names of all cases, in the order in which they are run.
+pub fn all_names() -> Vec<&'static str> {
+    large::names().chain(names()).chain(down::names()).chain([DLRM]).collect()
+}
+
+/// The case that needs a trace.
+pub const DLRM: &str = "dlrm";

@@ -1,77 +1,34 @@
-//! Could the cluster run on fewer machines? Nodes are given up one after the other, least used first.
+//! Could the cluster run on fewer machines? What could be, not what is done now.
 
-use std::sync::Arc;
+use muster_engine::Snapshot;
+use muster_model::Duration;
 
-use muster_engine::{
-    Plan, Snapshot,
-    explain::{Code, Explainer},
-    fit::{requests, selector},
-    plan::{Placement, Removal, Target},
-};
-use muster_model::k8s::Node;
-
-/// Nodes that are tried: each trial looks at the whole cluster.
-const MOST_TRIED: usize = 400;
-
-/// Removals that the audit lets pass, and the snapshot after them. Delays and marks are not asked: the
-/// question is what could be, not what is done now.
-pub(super) fn fewer(snapshot: &Snapshot) -> (Vec<Removal>, Snapshot, Vec<String>) {
-    let mut after = snapshot.clone();
-    let (mut removals, mut notes) = (Vec::new(), Vec::new());
-    let mut order: Vec<(i64, Arc<str>)> =
-        after.cluster.nodes.iter().map(|node| (share(&after, node), node.metadata.name.clone())).collect();
-    order.sort();
-    if order.len() > MOST_TRIED {
-        notes.push(format!("only the {MOST_TRIED} least used of {} nodes were tried", order.len()));
-        order.truncate(MOST_TRIED);
+/// Takes away what only says "not yet" or "not so full": delays, marks and triggers. Bounds, holds and everything
+/// that pods say stay. A disruption budget that allows something now allows more once moved pods run again.
+pub(super) fn relax(snapshot: &mut Snapshot) -> Option<String> {
+    for pool in &mut snapshot.pools {
+        let demand = &mut pool.demand;
+        demand.scale_down_delay = Duration::ZERO;
+        demand.scale_down_percent = None;
+        demand.target_cpu_percent = None;
+        demand.target_memory_percent = None;
+        demand.trigger = None;
     }
-    let nothing = Plan::default();
-    for (_, name) in order {
-        let Some(answer) = Explainer::new(&after, &nothing).node(&name) else { continue };
-        let waits = |code: Code| matches!(code, Code::TooSoon | Code::AboveMark);
-        if answer.blockers.iter().any(|cause| !waits(cause.code)) {
-            continue;
-        }
-        let moves =
-            answer.moves.into_iter().map(|step| Placement { pod: step.pod, on: Target::Node(step.to) });
-        let removal = Removal { node: name.clone(), moves: moves.collect() };
-        give_up(&mut after, &removal);
-        removals.push(removal);
+    for host in &mut snapshot.hosts {
+        host.min_on_time = Duration::ZERO;
     }
-    (removals, after, notes)
-}
-
-/// The share of the dominant resource that is requested, in thousandths.
-fn share(snapshot: &Snapshot, node: &Node) -> i64 {
-    let mut used = muster_engine::fit::Amounts::default();
-    for pod in &snapshot.cluster.pods {
-        if pod.spec.node_name.as_deref() == Some(node.name()) && !pod.is_finished() {
-            used.add(&requests::of_bound(pod));
+    let mut rounds = 0;
+    for budget in &mut snapshot.cluster.budgets {
+        let current = budget.status.observed_generation >= budget.metadata.generation;
+        if current && budget.status.disruptions_allowed.is_some_and(|allowed| allowed > 0) {
+            rounds += 1;
+            budget.status.disruptions_allowed = Some(i32::MAX);
         }
     }
-    let all = muster_engine::fit::Amounts::capacity(&node.status.allocatable);
-    let cpu = used.milli_cpu * 1000 / all.milli_cpu.max(1);
-    let memory =
-        i64::try_from(i128::from(used.memory) * 1000 / i128::from(all.memory.max(1))).unwrap_or(i64::MAX);
-    cpu.max(memory)
-}
-
-fn give_up(snapshot: &mut Snapshot, removal: &Removal) {
-    for step in &removal.moves {
-        let Target::Node(to) = &step.on else { continue };
-        let Some(pod) = snapshot.cluster.pods.iter_mut().find(|pod| pod.key() == step.pod) else { continue };
-        Arc::make_mut(&mut pod.spec).node_name = Some((&**to).into());
-        let (namespace, labels) = (pod.metadata.namespace.clone(), pod.metadata.labels.clone());
-        for budget in &mut snapshot.cluster.budgets {
-            if budget.metadata.namespace == namespace
-                && selector::selects(budget.spec.selector.as_ref(), &labels)
-            {
-                budget.status.disruptions_allowed =
-                    budget.status.disruptions_allowed.map(|allowed| allowed - 1);
-            }
-        }
-    }
-    snapshot.cluster.pods.retain(|pod| pod.spec.node_name.as_deref() != Some(&*removal.node));
-    snapshot.cluster.nodes.retain(|node| node.metadata.name != removal.node);
-    snapshot.members.remove(&removal.node);
+    let budgets = if rounds == 1 {
+        "1 disruption budget allows".to_owned()
+    } else {
+        format!("{rounds} disruption budgets allow")
+    };
+    (rounds > 0).then(|| format!("{budgets} moves a few at a time; the removals may take several rounds"))
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{
     document::{self, Document, SetAside, Source},
-    pools,
+    hosts, pools,
 };
 
 /// What was read.
@@ -24,6 +24,25 @@ pub struct Loaded {
     pub set_aside: Vec<SetAside>,
     /// What a reader should know about how the input was understood.
     pub notes: Vec<String>,
+}
+
+impl Loaded {
+    /// What a snapshot of another origin would be if it had been read from objects.
+    pub fn from_snapshot(snapshot: Snapshot) -> Self {
+        let counts = [
+            ("Node", snapshot.cluster.nodes.len()),
+            ("Pod", snapshot.cluster.pods.len()),
+            ("DaemonSet", snapshot.cluster.daemon_sets.len()),
+            ("NodePool", snapshot.pools.len()),
+            ("BareMetalNode", snapshot.hosts.len()),
+        ];
+        let kinds = counts.into_iter().filter(|(_, count)| *count > 0);
+        Self {
+            kinds: kinds.map(|(kind, count)| (kind.to_owned(), count)).collect(),
+            snapshot,
+            ..Self::default()
+        }
+    }
 }
 
 /// Kinds that are part of a dump but decide nothing here.
@@ -76,25 +95,49 @@ pub fn load(sources: &[Source], now: Option<Timestamp>) -> Loaded {
     }
     let guessed = documents.iter().filter_map(|document| latest(&document.value)).max();
     loaded.snapshot.now = now.or(guessed).unwrap_or_default();
-    let mut hosts = Vec::new();
+    let mut found = Vec::new();
+    let mut seen = BTreeMap::new();
     for document in &documents {
         let kind = document.value["kind"].as_str().unwrap_or_default().to_owned();
         *loaded
             .kinds
             .entry(if kind.is_empty() { "(no kind)".to_owned() } else { kind.clone() })
             .or_default() += 1;
-        if let Err(faults) = take(document, &kind, &mut loaded, &mut hosts) {
+        if let Some(first) = again(document, &kind, &mut seen) {
+            loaded.set_aside.push(document.fault("metadata.name", format!("was given before, at {first}")));
+            continue;
+        }
+        if let Err(faults) = take(document, &kind, &mut loaded, &mut found) {
             loaded.set_aside.extend(faults);
         }
     }
     complete_pools(&mut loaded);
-    for host in hosts {
+    for host in found {
         let hold = host.hold.clone();
-        pools::attach(&mut loaded.snapshot.pools, host, &mut loaded.snapshot.hosts);
+        hosts::attach(&mut loaded.snapshot.pools, host, &mut loaded.snapshot.hosts);
         loaded.snapshot.holds.extend(hold);
     }
     join_nodes(&mut loaded);
     loaded
+}
+
+/// Kind, namespace and name of an object, and where it was given first.
+type Seen = BTreeMap<(String, String, String), String>;
+
+/// Where an object of the same kind and name was given before; two would be one to everything that follows.
+fn again(document: &Document, kind: &str, seen: &mut Seen) -> Option<String> {
+    let metadata = &document.value["metadata"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let name = text(&metadata["name"]);
+    if name.is_empty() || PASSED_OVER.contains(&kind) {
+        return None;
+    }
+    let key = (kind.to_owned(), text(&metadata["namespace"]), name);
+    if let Some(first) = seen.get(&key) {
+        return Some(first.clone());
+    }
+    seen.insert(key, format!("{}:{}", document.file, document.line));
+    None
 }
 
 /// Times of status changes tell when a dump was taken.
@@ -115,7 +158,7 @@ fn take(
     document: &Document,
     kind: &str,
     loaded: &mut Loaded,
-    hosts: &mut Vec<pools::ReadHost>,
+    hosts: &mut Vec<hosts::ReadHost>,
 ) -> Result<(), Vec<SetAside>> {
     let snapshot = &mut loaded.snapshot;
     let cluster = &mut snapshot.cluster;
@@ -151,7 +194,7 @@ fn take(
             }
             snapshot.pools.push(pool);
         }
-        "BareMetalNode" => hosts.push(pools::read_host(document)?),
+        "BareMetalNode" => hosts.push(hosts::read_host(document)?),
         "Snapshot" => merge(snapshot, read::<Snapshot>(document, "Snapshot")?, &document.value),
         "" => return Err(vec![document.fault("kind", "is required: nobody can tell what this object is")]),
         other if PASSED_OVER.contains(&other) => {}
@@ -218,6 +261,7 @@ fn complete_pools(loaded: &mut Loaded) {
                     name: name.as_str().into(),
                     max: size,
                     templates: vec![template],
+                    demand: pools::default_demand(),
                     ..Pool::default()
                 });
                 loaded.notes.push(format!(

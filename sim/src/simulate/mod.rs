@@ -5,11 +5,13 @@
 
 mod consolidate;
 mod document;
+mod hosts;
 mod load;
 mod packing;
 mod pools;
 mod question;
 mod report;
+mod summary;
 mod svg;
 
 pub use document::{SetAside, Source};
@@ -19,23 +21,23 @@ pub use question::{Add, Question, QuestionError, Shape};
 pub use report::{Colour, FORMAT, NewRow, Read, RemovalRow, Simulation, UnplacedRow};
 pub use svg::draw;
 
-use std::collections::BTreeMap;
-
 use muster_engine::{
-    Plan, Snapshot, audit,
-    explain::{Explainer, PodAnswer},
+    Plan, Snapshot, audit, down,
+    explain::{Code, Explainer, PodAnswer},
     plan,
 };
 
 /// Kinds of pods without a place that are explained one by one.
 const MOST_EXPLAINED: usize = 20;
+/// Reasons against draining one node that are listed.
+const MOST_AGAINST: usize = 10;
 
 /// Answers the question about what was read, and explains the named objects.
 pub fn simulate(loaded: Loaded, question: &Question, names: &[String]) -> Result<Simulation, QuestionError> {
     let Loaded { snapshot: original, kinds, set_aside, notes } = loaded;
     let read = Read { objects: kinds.values().sum(), kinds, set_aside, notes };
     let (nodes_before, before) = packing::before(&original);
-    let mut warnings = leaving_warnings(&original, question);
+    let mut warnings = leaving_warnings(&original, question)?;
     let mut snapshot = original;
     let asked = question::apply(&mut snapshot, question)?;
     warnings.extend(asked.warnings.iter().cloned());
@@ -43,12 +45,11 @@ pub fn simulate(loaded: Loaded, question: &Question, names: &[String]) -> Result
     if question.consolidate && question::adopt(&mut snapshot) > 0 {
         read.notes.push("no pool was given; every node is taken as removable".to_owned());
     }
-    let mut plan = plan::scale_up(&snapshot).plan;
     if question.consolidate {
-        let (removals, _, more) = consolidate::fewer(&with_placements(&snapshot, &plan));
-        read.notes.extend(more);
-        plan.removals = removals;
+        read.notes.extend(consolidate::relax(&mut snapshot));
     }
+    let mut plan = plan::scale_up(&snapshot).plan;
+    let _ = down::complete(&snapshot, &mut plan);
     let (nodes_after, after) = packing::after(&snapshot, &plan);
     let findings: Vec<String> = audit(&snapshot, &plan).iter().map(ToString::to_string).collect();
     let explainer = Explainer::new(&snapshot, &plan);
@@ -78,45 +79,41 @@ pub fn simulate(loaded: Loaded, question: &Question, names: &[String]) -> Result
         read,
         plan: plan.clone(),
     };
-    simulation.summary = summary(&simulation, question, &asked, &snapshot);
+    if asked.unpriced {
+        simulation.forget_prices();
+    }
+    simulation.summary = summary::summary(&simulation, question, &asked, &snapshot);
     Ok(simulation)
 }
 
-/// The snapshot in which pods that the plan places already run, for questions that come after it.
-fn with_placements(snapshot: &Snapshot, plan: &Plan) -> Snapshot {
-    let mut copy = snapshot.clone();
-    let places: BTreeMap<_, _> =
-        plan.placements.iter().map(|placement| (&placement.pod, &placement.on)).collect();
-    for pod in &mut copy.cluster.pods {
-        if let Some(plan::Target::Node(node)) = places.get(&pod.key()) {
-            std::sync::Arc::make_mut(&mut pod.spec).node_name = Some((&**node).into());
-        }
-    }
-    copy
-}
-
-/// What stands against taking a node away by hand.
-fn leaving_warnings(snapshot: &Snapshot, question: &Question) -> Vec<String> {
+/// What stands against taking nodes away by hand, node by node.
+fn leaving_warnings(snapshot: &Snapshot, question: &Question) -> Result<Vec<String>, QuestionError> {
     let plan = Plan::default();
     let explainer = Explainer::new(snapshot, &plan);
-    let answers = question.remove.iter().filter_map(|name| explainer.node(name.trim_start_matches("node/")));
-    answers
-        .flat_map(|answer| {
-            let mut blockers: Vec<String> = answer
-                .blockers
-                .iter()
-                .filter(|cause| {
-                    !matches!(
-                        cause.code,
-                        muster_engine::explain::Code::TooSoon | muster_engine::explain::Code::AboveMark
-                    )
-                })
-                .map(|cause| format!("draining node {} would be refused: {}", answer.node, cause.text))
-                .collect();
-            blockers.truncate(10);
-            blockers
-        })
-        .collect()
+    let mut warnings = Vec::new();
+    for name in &question.remove {
+        for node in question::machines(snapshot, name)?.nodes {
+            let Some(answer) = explainer.node(&node) else { continue };
+            let against = answer.blockers.iter().filter(|cause| stops_a_drain(cause.code));
+            let against =
+                against.map(|cause| format!("draining node {node} would be refused: {}", cause.text));
+            warnings.extend(against.take(MOST_AGAINST));
+        }
+    }
+    Ok(warnings)
+}
+
+/// Whether a reason against removal also stands against a drain by hand: what a pool wishes does not.
+const fn stops_a_drain(code: Code) -> bool {
+    matches!(
+        code,
+        Code::PodUnmovable
+            | Code::SeveralBudgets
+            | Code::BudgetExhausted
+            | Code::NoPlace
+            | Code::Held
+            | Code::ScaleDownDisabled
+    )
 }
 
 /// One row for each kind of pod without a place.
@@ -148,89 +145,4 @@ fn phrase(question: &Question, asked: &question::Asked) -> String {
         parts.push("could it run on fewer machines?".to_owned());
     }
     if parts.is_empty() { "what would be done now?".to_owned() } else { parts.join("; ") }
-}
-
-fn summary(
-    simulation: &Simulation,
-    question: &Question,
-    asked: &question::Asked,
-    snapshot: &Snapshot,
-) -> String {
-    let Simulation { before, after, .. } = simulation;
-    let plural =
-        |count: usize, what: &str| if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") };
-    let mut text = Vec::new();
-    let waiting = snapshot.cluster.pods.iter().filter(|pod| pod.is_pending()).count();
-    if asked.displaced > 0 {
-        let lose = if asked.displaced == 1 { "loses its node" } else { "lose their node" };
-        text.push(format!("{} {lose}.", plural(asked.displaced, "pod")));
-    }
-    let placed = simulation.plan.placements.len();
-    let on_old = simulation.plan.placements.iter().filter(|p| matches!(p.on, plan::Target::Node(_))).count();
-    match (waiting, placed) {
-        (0, _) => text.push("No pod waits for a node.".to_owned()),
-        (all, placed) if placed == all && on_old == placed => {
-            text.push(format!(
-                "{} fit the nodes that are there; no new machine is needed.",
-                capital(&all_of(all))
-            ));
-        }
-        (all, placed) if placed == all => text.push(format!(
-            "{} find a place: {on_old} on nodes that are there, {} on {}.",
-            capital(&all_of(all)),
-            placed - on_old,
-            plural(simulation.plan.new_nodes.len(), "new node")
-        )),
-        (1, 0) => text.push("The waiting pod finds no place.".to_owned()),
-        (all, 0) => text.push(format!("None of the {all} waiting pods finds a place.")),
-        (all, placed) => text.push(format!(
-            "{placed} of {all} waiting pods find a place, {} of them on {}; {} do not.",
-            placed - on_old,
-            plural(simulation.plan.new_nodes.len(), "new node"),
-            all - placed
-        )),
-    }
-    if let Some(pool) = &asked.bought {
-        let bought = simulation.plan.new_nodes.iter().filter(|new| new.pool == *pool).count();
-        let own = simulation.plan.new_nodes.len() - bought;
-        let own =
-            if own > 0 { format!(" beside {} that you own", plural(own, "machine")) } else { String::new() };
-        text.push(format!("You would have to buy {}{own}.", plural(bought, "machine")));
-    }
-    if question.consolidate {
-        match simulation.removals.len() {
-            0 => text.push(
-                "It could not run on fewer machines: something keeps every node (ask with --explain NODE)."
-                    .to_owned(),
-            ),
-            gone => text.push(format!(
-                "Yes: {} could go, {} would remain; {}.",
-                plural(gone, "node"),
-                after.nodes,
-                match simulation.removals.iter().map(|row| row.moves).sum() {
-                    0 => "no pod has to move".to_owned(),
-                    1 => "1 pod moves".to_owned(),
-                    pods => format!("{pods} pods move"),
-                }
-            )),
-        }
-    }
-    if let Some(row) = simulation.unplaced.first() {
-        text.push(format!("The main obstacle: {}.", row.headline.trim_end_matches('.')));
-    }
-    let money = after.price_per_hour_micros - before.price_per_hour_micros;
-    if money != 0 && asked.bought.is_none() {
-        let sign = if money > 0 { "more" } else { "less" };
-        text.push(format!("It costs {} {sign} per hour.", muster_engine::explain::price(money.abs())));
-    }
-    text.join(" ")
-}
-
-fn all_of(count: usize) -> String {
-    if count == 1 { "the waiting pod".to_owned() } else { format!("all {count} waiting pods") }
-}
-
-fn capital(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }

@@ -7,7 +7,7 @@ use muster_engine::{
     fit::{Amounts, requests},
     plan::Target,
 };
-use muster_model::k8s::{Pod, PodKey};
+use muster_model::k8s::{Node, Pod, PodKey};
 use serde::Serialize;
 
 /// One node with what is on it.
@@ -91,7 +91,10 @@ pub(super) fn after(snapshot: &Snapshot, plan: &Plan) -> (Vec<Packed>, Totals) {
     }
     let mut rows = Vec::new();
     let mut totals = Totals { pending_pods: plan.unplaced.len(), ..Totals::default() };
-    for node in &snapshot.cluster.nodes {
+    let mut nodes: Vec<&Node> = snapshot.cluster.nodes.iter().collect();
+    // As people count: node-2 before node-10.
+    nodes.sort_by_key(|node| (node.name().len(), node.name()));
+    for node in nodes {
         let gone = plan.removals.iter().any(|removal| removal.node == node.metadata.name);
         let member = snapshot.members.get(&node.metadata.name);
         let pool = member.map_or_else(|| "-".into(), |member| member.pool.clone());

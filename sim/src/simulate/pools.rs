@@ -1,18 +1,18 @@
-//! Pools and hosts from their manifests, from flags, and from the labels of nodes.
+//! Pools from their manifests, from flags, and from the labels of nodes.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
 use muster_engine::{
+    Snapshot,
     explain::{field_annotation, learned_annotation, source_annotation},
-    snapshot::{Demand, Health, Hold, Host, HostState, Mode, Offering, Pool, Scope, Stops, Template},
+    snapshot::{Demand, Mode, Offering, Pool, Spare, Template},
 };
 use muster_model::{
-    ClusterId, Duration, NODEPOOL_LABEL, NodePool, Quantity, Timestamp,
+    ClusterId, NODEPOOL_LABEL, NodePool, Quantity, Timestamp,
     catalogue::Catalogue,
-    k8s::{Effect, Node, NodeStatus, ObjectMeta, Taint},
-    pool::{NodeShape, PoolContext, PoolSpec, ShapeSource},
+    k8s::{Effect, Node, Taint},
+    pool::{Autoscaling, Headroom, NodeShape, PoolContext, PoolSpec, ShapeSource},
 };
-use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::document::{Document, SetAside};
@@ -41,7 +41,7 @@ const SERVER_OWNED: [&str; 12] = [
     "cluster",
     "cluster_name",
 ];
-const DEFAULT_PODS: i64 = 110;
+pub(super) const DEFAULT_PODS: i64 = 110;
 
 /// Reads a pool's manifest: the body of the REST API, or the custom resource.
 pub(super) fn read_pool(document: &Document, now: Timestamp) -> Result<Pool, Vec<SetAside>> {
@@ -79,8 +79,25 @@ pub(super) fn read_pool(document: &Document, now: Timestamp) -> Result<Pool, Vec
         mode: Mode::Act,
         templates,
         demand,
+        spare: spec
+            .autoscaling
+            .as_ref()
+            .and_then(|auto| auto.headroom.as_ref())
+            .map(spare)
+            .unwrap_or_default(),
         ..Pool::default()
     })
+}
+
+fn spare(headroom: &Headroom) -> Spare {
+    match headroom {
+        Headroom::Nodes { nodes } => Spare { nodes: *nodes, ..Spare::default() },
+        Headroom::Pods { pods, resources } => Spare {
+            pods: *pods,
+            shape: resources.iter().map(|(name, amount)| (name.as_str(), quantity(&amount.text()))).collect(),
+            ..Spare::default()
+        },
+    }
 }
 
 fn placeholder() -> ClusterId {
@@ -167,254 +184,13 @@ fn template(spec: &PoolSpec, shape: &NodeShape) -> Template {
     Template { name: name.into(), node: Arc::new(node), csi: None, offerings }
 }
 
-fn pool_taint(key: &str, value: &str, effect: &str) -> Taint {
+pub(super) fn pool_taint(key: &str, value: &str, effect: &str) -> Taint {
     let effect = match effect {
         "NoExecute" => Effect::NoExecute,
         "PreferNoSchedule" => Effect::PreferNoSchedule,
         _ => Effect::NoSchedule,
     };
     Taint { key: key.into(), value: value.into(), effect }
-}
-
-/// The fields of a host's manifest that decide anything here.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct HostBody {
-    name: String,
-    spec: HostSpec,
-    status: HostStatus,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct HostSpec {
-    pool: String,
-    rack: Option<String>,
-    zone: Option<String>,
-    labels: BTreeMap<String, String>,
-    taints: Vec<Taint>,
-    resources: HostResources,
-    idle_watts: Option<i64>,
-    max_watts: Option<i64>,
-    admin: Option<String>,
-    hold: Option<HostHold>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct HostResources {
-    cpu: Quantity,
-    memory: Quantity,
-    gpu: u32,
-    storage: Quantity,
-    custom_resources: BTreeMap<String, Quantity>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct HostHold {
-    #[serde(alias = "why")]
-    reason: String,
-    until: Option<Timestamp>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct HostStatus {
-    #[serde(deserialize_with = "power_word")]
-    state: Option<String>,
-    phase: Option<String>,
-    kubernetes_node: Option<String>,
-    off_since: Option<Timestamp>,
-    retry_at: Option<Timestamp>,
-    failures: Vec<Value>,
-    health: Option<String>,
-    health_reading: Option<String>,
-    wake_seconds: Option<u64>,
-}
-
-/// An unquoted `off` is a boolean to many YAML readers; it means the word.
-fn power_word<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Word {
-        Text(String),
-        Switch(bool),
-    }
-    Ok(Option::<Word>::deserialize(deserializer)?.map(|word| match word {
-        Word::Text(text) => text,
-        Word::Switch(false) => "off".to_owned(),
-        Word::Switch(true) => "on".to_owned(),
-    }))
-}
-
-/// How long a machine takes to start, where nobody measured it.
-const DEFAULT_WAKE: Duration = Duration::from_mins(5);
-
-/// A host, the node it would make, and the hold on it.
-#[derive(Debug)]
-pub(super) struct ReadHost {
-    pub(super) host: Host,
-    pub(super) node: Node,
-    pub(super) hold: Option<Hold>,
-}
-
-pub(super) fn read_host(document: &Document) -> Result<ReadHost, Vec<SetAside>> {
-    let body: HostBody = muster_model::k8s::from_value("BareMetalNode", &document.value)
-        .map_err(|error| vec![document.fault(&error.path, error.source.to_string())])?;
-    let name = document.value["metadata"]["name"].as_str().map_or(body.name, str::to_owned);
-    if name.is_empty() {
-        return Err(vec![document.fault("metadata.name", "is required")]);
-    }
-    if body.spec.pool.is_empty() {
-        return Err(vec![document.fault("spec.pool", "is required: the pool that the host serves")]);
-    }
-    let (spec, status) = (body.spec, body.status);
-    let host = Host {
-        name: name.as_str().into(),
-        pool: spec.pool.as_str().into(),
-        state: host_state(&spec, &status),
-        zone: spec.zone.as_deref().map(Into::into),
-        rack: spec.rack.as_deref().map(Into::into),
-        node: status.kubernetes_node.as_deref().filter(|node| !node.is_empty()).map(Into::into),
-        idle_milliwatts: spec.idle_watts.unwrap_or(0) * 1000,
-        max_milliwatts: spec.max_watts.unwrap_or(0) * 1000,
-        inrush_milliwatts: spec.max_watts.unwrap_or(0) * 1000,
-        wake_time: status.wake_seconds.map_or(DEFAULT_WAKE, Duration::from_secs),
-        off_since: status.off_since,
-        health: health(&status),
-        recent_failures: u32::try_from(status.failures.len()).unwrap_or(u32::MAX),
-        backoff_until: status.retry_at,
-        ..Host::default()
-    };
-    let mut node = Node { metadata: ObjectMeta::default(), ..Node::default() };
-    for (key, value) in &spec.labels {
-        node.metadata.labels.insert(key, value.as_str().into());
-        node.metadata
-            .annotations
-            .insert(&field_annotation(&format!("label {key}")), format!("host {name} spec.labels").into());
-    }
-    node.spec.taints = spec.taints.into();
-    node.status = resources(&spec.resources);
-    let hold = spec.hold.map(|hold| Hold {
-        scope: Scope::Host(host.name.clone()),
-        stops: Stops::Both,
-        why: if hold.reason.is_empty() { "no reason given".into() } else { hold.reason.into() },
-        until: hold.until,
-    });
-    Ok(ReadHost { host, node, hold })
-}
-
-fn resources(resources: &HostResources) -> NodeStatus {
-    let mut status = NodeStatus::default();
-    let mut add = |name: &str, amount: Quantity| {
-        if !amount.is_zero() {
-            status.allocatable.insert(name, amount);
-            status.capacity.insert(name, amount);
-        }
-    };
-    add("cpu", resources.cpu);
-    add("memory", resources.memory);
-    add("ephemeral-storage", resources.storage);
-    add("nvidia.com/gpu", Quantity::from_units(i64::from(resources.gpu)));
-    for (name, amount) in &resources.custom_resources {
-        add(name, *amount);
-    }
-    status
-}
-
-fn host_state(spec: &HostSpec, status: &HostStatus) -> HostState {
-    if spec.admin.as_deref() == Some("maintenance") {
-        return HostState::Maintenance;
-    }
-    match (status.state.as_deref(), status.phase.as_deref()) {
-        (_, Some("quarantined")) | (Some("error"), _) => HostState::Failed,
-        (Some("off") | None, _) => HostState::Off,
-        (Some("powering-on"), _) => HostState::Waking,
-        (Some("on"), _) => HostState::On,
-        (Some("ready"), _) => HostState::Ready,
-        (Some("draining"), _) => HostState::Leaving,
-        (Some("maintenance"), _) => HostState::Maintenance,
-        (Some(_), _) => HostState::Unknown,
-    }
-}
-
-fn health(status: &HostStatus) -> Health {
-    let reading = status.health_reading.clone().unwrap_or_else(|| "no reading named".to_owned());
-    match status.health.as_deref().map(str::to_ascii_lowercase).as_deref() {
-        Some("critical") => Health::Critical(reading.into()),
-        Some("warning") => Health::Warning(reading.into()),
-        _ => Health::Good,
-    }
-}
-
-/// Gives a host the template that describes it: the pool's, with what the host itself says on top.
-pub(super) fn attach(pools: &mut [Pool], mut read: ReadHost, hosts: &mut Vec<Host>) {
-    let Some(pool) = pools.iter_mut().find(|pool| pool.name == read.host.pool) else {
-        hosts.push(read.host); // explained as a host without a pool
-        return;
-    };
-    let base = pool.templates.iter().find(|template| !template.name.starts_with("host-"));
-    let mut node = base.map_or_else(Node::default, |base| Node::clone(&base.node));
-    let said = format!("host {}", read.host.name);
-    for (key, value) in read.node.metadata.labels.iter() {
-        node.metadata.labels.insert(key, value.clone());
-    }
-    for (key, value) in read.node.metadata.annotations.iter() {
-        node.metadata.annotations.insert(key, value.into());
-    }
-    node.metadata.labels.insert(NODEPOOL_LABEL, (&*pool.name).into());
-    let taints: Vec<Taint> = node.spec.taints.iter().chain(&read.node.spec.taints).cloned().collect();
-    node.spec.taints = taints.into();
-    for (name, amount) in read.node.status.allocatable.iter() {
-        let kept = node
-            .status
-            .capacity
-            .get(name)
-            .zip(node.status.allocatable.get(name))
-            .map(|(all, free)| *all - *free);
-        node.status.allocatable.insert(name, *amount - kept.unwrap_or_default());
-        node.status.capacity.insert(name, *amount);
-        node.metadata.annotations.insert(&field_annotation(name), format!("{said} spec.resources").into());
-    }
-    if !node.status.allocatable.contains("pods") {
-        node.status.allocatable.insert("pods", Quantity::from_units(DEFAULT_PODS));
-    }
-    if !node.status.allocatable.contains("cpu") || !node.status.allocatable.contains("memory") {
-        hosts.push(read.host);
-        return;
-    }
-    // Hosts that are alike share a template.
-    let known = pool
-        .templates
-        .iter()
-        .find(|template| template.name.starts_with("host-") && template.node.same_shape(&node));
-    let name: Arc<str> = if let Some(template) = known {
-        template.name.clone()
-    } else {
-        let name: Arc<str> = format!("host-{}", read.host.name).into();
-        pool.templates.push(Template {
-            name: name.clone(),
-            node: Arc::new(node),
-            csi: None,
-            offerings: Vec::new(),
-        });
-        name
-    };
-    read.host.template = name;
-    hosts.push(read.host);
-}
-
-trait SameShape {
-    fn same_shape(&self, other: &Self) -> bool;
-}
-
-impl SameShape for Node {
-    fn same_shape(&self, other: &Self) -> bool {
-        self.metadata.labels == other.metadata.labels
-            && self.spec.taints == other.spec.taints
-            && self.status.allocatable == other.status.allocatable
-    }
 }
 
 /// A template learned from a node of the pool that is there.
@@ -440,6 +216,35 @@ pub(super) fn learned(node: &Node, offered: bool) -> Template {
         node: Arc::new(copy),
         csi: None,
         offerings: if offered { vec![offering] } else { Vec::new() },
+    }
+}
+
+/// Templates that were learned from nodes which a question takes away: another node of the pool shows the same.
+pub(super) fn forget(snapshot: &mut Snapshot, gone: &BTreeSet<Arc<str>>) {
+    let members = &snapshot.members;
+    for pool in &mut snapshot.pools {
+        let Some(other) = members.iter().find(|(_, member)| member.pool == pool.name).map(|(name, _)| name)
+        else {
+            continue;
+        };
+        for template in &mut pool.templates {
+            let from = template.node.metadata.annotations.text(&learned_annotation()).unwrap_or_default();
+            if gone.contains(from) {
+                let node = Arc::make_mut(&mut template.node);
+                node.metadata.annotations.insert(&learned_annotation(), (&**other).into());
+            }
+        }
+    }
+}
+
+/// What a pool does that says nothing about itself: the defaults of the service.
+pub(super) fn default_demand() -> Demand {
+    let auto = Autoscaling::default();
+    Demand {
+        scale_down_percent: Some(auto.scale_down_utilization()),
+        scale_down_delay: auto.scale_down_delay(),
+        scale_up_delay: auto.scale_up_delay(),
+        ..Demand::default()
     }
 }
 

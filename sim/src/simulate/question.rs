@@ -5,13 +5,14 @@ use std::{collections::BTreeSet, sync::Arc};
 use muster_engine::{
     Snapshot,
     admit::{self, Classes},
-    snapshot::{HostState, Member, Mode, Pool},
+    down::{Fate, fate},
+    snapshot::{HostState, Member, Mode, Offering, Pool, Template},
 };
 use muster_model::{
     Quantity,
     k8s::{
-        Container, Effect, Labels, ObjectMeta, Pod, PodSpec, PodStatus, PodTemplate, ResourceList, Resources,
-        Toleration, TolerationOperator,
+        Container, Effect, Labels, ObjectMeta, Pod, PodKey, PodSpec, PodStatus, PodTemplate, ResourceList,
+        Resources, Toleration, TolerationOperator,
     },
 };
 use thiserror::Error;
@@ -82,9 +83,12 @@ pub(super) struct Asked {
     pub(super) phrases: Vec<String>,
     pub(super) warnings: Vec<String>,
     /// Pods that lost their node and come back.
-    pub(super) displaced: usize,
-    pub(super) gone: Vec<Arc<str>>,
+    pub(super) displaced: BTreeSet<PodKey>,
+    /// Pods that did not exist before.
+    pub(super) added: BTreeSet<PodKey>,
     pub(super) bought: Option<Arc<str>>,
+    /// Nobody said what a machine costs.
+    pub(super) unpriced: bool,
 }
 
 fn wrong(flag: &str, found: &str, expected: &str) -> QuestionError {
@@ -157,6 +161,41 @@ fn set(snapshot: &mut Snapshot, setting: &str, asked: &mut Asked) -> Result<(), 
     Ok(())
 }
 
+/// Nodes and hosts that go by a name.
+#[derive(Debug, Default)]
+pub(super) struct Machines {
+    pub(super) nodes: BTreeSet<Arc<str>>,
+    hosts: BTreeSet<Arc<str>>,
+}
+
+/// The machines of that name: a node, a host, or all of a rack. The kind may be written before it.
+pub(super) fn machines(snapshot: &Snapshot, name: &str) -> Result<Machines, QuestionError> {
+    let (kind, own) = match name.split_once('/') {
+        Some((kind @ ("node" | "host" | "rack"), own)) => (Some(kind), own),
+        _ => (None, name),
+    };
+    let wants = |wanted: &str| kind.is_none_or(|kind| kind == wanted);
+    let mut found = Machines::default();
+    for node in &snapshot.cluster.nodes {
+        let rack = node.metadata.labels.text("topology.kubernetes.io/rack");
+        if wants("node") && node.name() == own || wants("rack") && rack == Some(own) {
+            found.nodes.insert(node.metadata.name.clone());
+        }
+    }
+    for host in &snapshot.hosts {
+        let runs = host.node.as_ref().is_some_and(|node| found.nodes.contains(node));
+        let named = wants("host") && *host.name == *own || wants("rack") && host.rack.as_deref() == Some(own);
+        if named || runs {
+            found.nodes.extend(host.node.clone());
+            found.hosts.insert(host.name.clone());
+        }
+    }
+    if found.nodes.is_empty() && found.hosts.is_empty() {
+        return Err(QuestionError::NoSuchMachine { name: name.to_owned() });
+    }
+    Ok(found)
+}
+
 /// Takes a node, a host or a rack away. Pods with a controller come back as pending pods.
 fn lose(
     snapshot: &mut Snapshot,
@@ -165,63 +204,40 @@ fn lose(
     state: HostState,
     asked: &mut Asked,
 ) -> Result<(), QuestionError> {
-    let name = name.trim_start_matches("node/").trim_start_matches("host/").trim_start_matches("rack/");
-    let mut nodes: BTreeSet<Arc<str>> = BTreeSet::new();
-    let mut found = false;
-    for node in &snapshot.cluster.nodes {
-        let rack = node.metadata.labels.text("topology.kubernetes.io/rack");
-        if node.name() == name || rack == Some(name) {
-            nodes.insert(node.metadata.name.clone());
-        }
-    }
-    for host in &mut snapshot.hosts {
-        if *host.name == *name
-            || host.rack.as_deref() == Some(name)
-            || host.node.as_ref().is_some_and(|node| nodes.contains(node))
-        {
-            found = true;
-            nodes.extend(host.node.take());
-            host.state = state;
-        }
-    }
-    if nodes.is_empty() && !found {
-        return Err(QuestionError::NoSuchMachine { name: name.to_owned() });
+    let Machines { nodes, hosts } = machines(snapshot, name)?;
+    for host in snapshot.hosts.iter_mut().filter(|host| hosts.contains(&host.name)) {
+        host.node = None;
+        host.state = state;
     }
     snapshot.cluster.nodes.retain(|node| !nodes.contains(&node.metadata.name));
     snapshot.members.retain(|node, _| !nodes.contains(node));
-    let (mut back, mut lost) = (0, 0);
+    pools::forget(snapshot, &nodes);
+    let now = snapshot.now;
     snapshot.cluster.pods.retain_mut(|pod| {
         let on = pod.spec.node_name.as_deref().is_some_and(|node| nodes.contains(node));
         if !on {
             return true;
         }
-        let owner = pod.metadata.controller().map(|owner| owner.kind.clone());
-        if pod.is_finished()
-            || pod.is_terminating()
-            || owner.as_deref() == Some("DaemonSet")
-            || owner.as_deref() == Some("Node")
-        {
+        if fate(pod, now) != Fate::Moves {
             return false;
         }
-        if owner.is_none() {
-            lost += 1;
+        if pod.metadata.controller().is_none() {
             asked.warnings.push(format!("pod {} has no controller: it would be lost", pod.key()));
             return false;
         }
         Arc::make_mut(&mut pod.spec).node_name = None;
         pod.status = PodStatus::default();
-        back += 1;
+        asked.displaced.insert(pod.key());
         true
     });
-    asked.displaced += back;
-    let what = match nodes.len() {
-        0 => format!("host {name} {how}"),
-        1 if nodes.iter().next().is_some_and(|node| **node == *name) => format!("node {name} {how}"),
+    asked.phrases.push(match nodes.len() {
+        0 => format!("host {} {how}", name.trim_start_matches("host/")),
+        1 if nodes.iter().next().is_some_and(|node| name.ends_with(&**node)) => {
+            format!("node {} {how}", name.trim_start_matches("node/"))
+        }
+        1 => format!("{name} {how} (1 node)"),
         many => format!("{name} {how} ({many} nodes)"),
-    };
-    let _ = lost;
-    asked.phrases.push(what);
-    asked.gone.extend(nodes);
+    });
     Ok(())
 }
 
@@ -340,6 +356,7 @@ fn add_pods(snapshot: &mut Snapshot, pods: Vec<Pod>, asked: &mut Asked) -> Resul
         };
         asked.phrases.push(format!("{count} more pods {each}"));
     }
+    asked.added.extend(admitted.iter().map(Pod::key));
     snapshot.cluster.pods.extend(admitted);
     Ok(())
 }
@@ -354,12 +371,31 @@ fn buy(snapshot: &mut Snapshot, machine: &str, asked: &mut Asked) -> Result<(), 
         .cloned();
     let mut pool = match known {
         Some(mut template) => {
-            template.offerings = vec![muster_engine::snapshot::Offering::default()];
+            template.offerings = vec![Offering::default()];
             Pool { name: "buy".into(), max: u32::MAX, templates: vec![template], ..Pool::default() }
         }
         None => pools::from_flag(&format!("buy:{machine}")).map_err(QuestionError::Pool)?,
     };
+    // It may join any pool, with the labels, the taints and the zones of that pool.
+    let machine_node = pool.templates[0].node.clone();
+    let offering = Offering {
+        price: pool.templates[0].offerings.first().map_or(0, |known| known.price),
+        ..Offering::default()
+    };
     for other in &mut snapshot.pools {
+        if let Some(first) = other.templates.first() {
+            let mut node = muster_model::k8s::Node::clone(&first.node);
+            node.status = machine_node.status.clone();
+            let mut zones: Vec<Option<Arc<str>>> =
+                first.offerings.iter().map(|known| known.zone.clone()).collect();
+            zones.dedup();
+            if zones.is_empty() {
+                zones.push(None);
+            }
+            let offerings = zones.into_iter().map(|zone| Offering { zone, ..offering.clone() }).collect();
+            let name = format!("for pool {}", other.name).into();
+            pool.templates.push(Template { name, node: Arc::new(node), csi: first.csi.clone(), offerings });
+        }
         for template in &mut other.templates {
             template.offerings.clear();
         }
@@ -368,6 +404,7 @@ fn buy(snapshot: &mut Snapshot, machine: &str, asked: &mut Asked) -> Result<(), 
     for offering in pool.templates.iter_mut().flat_map(|template| &mut template.offerings) {
         offering.supply = None;
         if offering.price == 0 {
+            asked.unpriced = true;
             offering.price = 1_000_000;
         }
     }

@@ -101,7 +101,8 @@ pub(super) fn new_rows(plan: &Plan) -> Vec<NewRow> {
             Source::Host { host } => format!("host {host}"),
         };
         let on = muster_engine::plan::Target::New(u32::try_from(at).unwrap_or(u32::MAX));
-        let pods = plan.placements.iter().filter(|placement| placement.on == on).count();
+        let moves = plan.removals.iter().flat_map(|removal| &removal.moves);
+        let pods = plan.placements.iter().chain(moves).filter(|placement| placement.on == on).count();
         let same =
             |row: &&mut NewRow| row.pool == *new.pool && row.template == *new.template && row.place == place;
         match rows.iter_mut().find(same) {
@@ -124,6 +125,17 @@ pub(super) fn new_rows(plan: &Plan) -> Vec<NewRow> {
 }
 
 impl Simulation {
+    /// The price of bought machines was only there to weigh them against others.
+    pub(super) fn forget_prices(&mut self) {
+        self.after.price_per_hour_micros = self.before.price_per_hour_micros;
+        for row in &mut self.new_nodes {
+            row.price_per_hour_micros = 0;
+        }
+        for node in &mut self.plan.new_nodes {
+            node.price = 0;
+        }
+    }
+
     /// Tables and a paragraph.
     pub fn text(&self, colour: Colour) -> String {
         let mut out = String::new();
@@ -152,7 +164,10 @@ impl Simulation {
                     row.template.clone(),
                     row.place.clone(),
                     row.pods.to_string(),
-                    explain::price(row.price_per_hour_micros),
+                    match row.price_per_hour_micros {
+                        0 => "-".to_owned(),
+                        price => explain::price(price),
+                    },
                 ]
             });
             table(out, &["COUNT", "POOL", "TEMPLATE", "PLACE", "PODS", "PRICE/H"], rows.collect())?;
@@ -192,22 +207,22 @@ impl Simulation {
     }
 
     fn totals(&self, out: &mut String) -> fmt::Result {
+        let priced = self.before.price_per_hour_micros != 0 || self.after.price_per_hour_micros != 0;
         let row = |name: &str, totals: &Totals| {
-            vec![
+            let mut row = vec![
                 name.to_owned(),
                 totals.nodes.to_string(),
                 totals.running_pods.to_string(),
                 totals.pending_pods.to_string(),
                 format!("{} %", totals.cpu_percent()),
                 format!("{} %", totals.memory_percent()),
-                explain::price(totals.price_per_hour_micros),
-            ]
+            ];
+            row.extend(priced.then(|| explain::price(totals.price_per_hour_micros)));
+            row
         };
-        table(
-            out,
-            &["", "NODES", "PODS", "PENDING", "CPU", "MEMORY", "PRICE/H"],
-            vec![row("before", &self.before), row("after", &self.after)],
-        )
+        let mut head = vec!["", "NODES", "PODS", "PENDING", "CPU", "MEMORY"];
+        head.extend(priced.then_some("PRICE/H"));
+        table(out, &head, vec![row("before", &self.before), row("after", &self.after)])
     }
 
     fn bars(&self, out: &mut String, paint: &impl Fn(&str, &str) -> String) -> fmt::Result {

@@ -89,6 +89,15 @@ impl Lock {
     }
 }
 
+impl Drop for Lock {
+    /// Closing the file is not enough: a child that another thread is just starting has it open, too.
+    fn drop(&mut self) {
+        if let Err(error) = self.file.unlock() {
+            tracing::warn!(error = %error, "the lock could not be let go; it ends with this process");
+        }
+    }
+}
+
 fn read(file: &mut fs::File) -> Option<Holder> {
     let mut text = String::new();
     file.rewind().ok()?;

@@ -192,6 +192,14 @@ impl Store for Embedded {
             .map_err(|trouble: Trouble| trouble.error(&self.shared.name))
     }
 
+    /// In place as well: callers ask for a page of objects at most.
+    async fn get_all(&self, keys: &[String]) -> Result<Vec<Option<Entry>>, StoreError> {
+        keys.iter().try_for_each(|key| check_key(key))?;
+        self.shared
+            .read(|txn| pages::get_all(txn, keys))
+            .map_err(|trouble: Trouble| trouble.error(&self.shared.name))
+    }
+
     async fn list(&self, list: List) -> Result<Page, StoreError> {
         let shared = Arc::clone(&self.shared);
         blocking(&self.shared.name, move || {

@@ -52,6 +52,16 @@ pub(super) fn get(txn: &ReadTransaction, key: &str) -> Result<Option<Entry>, Tro
     Ok(Some(Version::decode(key.as_bytes(), record.value())?.entry))
 }
 
+/// The entries at all of these keys, at one moment.
+pub(super) fn get_all(txn: &ReadTransaction, keys: &[String]) -> Result<Vec<Option<Entry>>, Trouble> {
+    let table = txn.open_table(PRESENT)?;
+    let read = |key: &String| -> Result<Option<Entry>, Trouble> {
+        let Some(record) = table.get(key.as_bytes())? else { return Ok(None) };
+        Ok(Some(Version::decode(key.as_bytes(), record.value())?.entry))
+    };
+    keys.iter().map(read).collect()
+}
+
 pub(super) fn list(txn: &ReadTransaction, list: &List) -> Result<Page, Miss> {
     let state = state(txn)?;
     let at = list.at.unwrap_or(state.revision);

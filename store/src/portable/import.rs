@@ -61,6 +61,7 @@ pub async fn import<R: BufRead + Seek + Send>(
         exported: source.header.time,
         imported: options.time,
         sha256: source.sha256.clone(),
+        behind: None,
     };
     let guard = begin(store, &record, options).await?;
     let (mut reader, _) = Reader::new(input)?;

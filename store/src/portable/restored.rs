@@ -1,28 +1,7 @@
 //! What an import leaves in the store: that it is under way, and that it happened.
 
-use muster_model::{
-    Timestamp,
-    store::{Committed, Expect, Revision, Store, StoreError, Txn},
-};
-use serde::{Deserialize, Serialize};
-
-/// Written after an import. As long as it is there, what is stored may be older than the world, and the
-/// control plane must not act until it has observed the world again.
-pub const RESTORED_KEY: &str = "/muster/restored";
-/// Written while an import is under way.
-pub const RESTORING_KEY: &str = "/muster/restoring";
-
-/// Where the contents of a store came from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Restored {
-    /// The revision in the store that was exported.
-    pub revision: Revision,
-    /// When it was exported.
-    pub exported: Timestamp,
-    /// When it was imported.
-    pub imported: Timestamp,
-    pub sha256: String,
-}
+pub use muster_model::restored::{RESTORED_KEY, RESTORING_KEY, Restored};
+use muster_model::store::{Committed, Expect, Revision, Store, StoreError, Txn};
 
 pub(super) async fn read(store: &dyn Store, key: &str) -> Result<Option<(Restored, Revision)>, StoreError> {
     let Some(entry) = store.get(key).await? else { return Ok(None) };

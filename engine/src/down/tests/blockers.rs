@@ -56,6 +56,14 @@ fn member_a(world: &mut World) -> &mut Member {
     world.snapshot.members.get_mut("a").unwrap()
 }
 
+fn host_a(world: &mut World) -> &mut Host {
+    if world.snapshot.hosts.is_empty() {
+        member_a(world).host = Some("h".into());
+        world.snapshot.hosts.push(Host { name: "h".into(), pool: "p".into(), ..Host::default() });
+    }
+    &mut world.snapshot.hosts[0]
+}
+
 fn demand(world: &mut World) -> &mut crate::snapshot::Demand {
     &mut world.snapshot.pools[0].demand
 }
@@ -121,6 +129,14 @@ const PLANTS: &[Plant] = &[
     ("young", Needs::Pool, |w| node_a(w).metadata.creation_timestamp = Some(time(MINUTE_AGO))),
     ("busy", Needs::Pool, |w| demand(w).scale_down_percent = Some(12)),
     ("notUnneededLongEnough", Needs::Pool, |w| member_a(w).unneeded_since = Some(time(MINUTE_AGO))),
+    ("onTime", Needs::Pool, |w| {
+        let host = host_a(w);
+        (host.on_since, host.min_on_time) = (Some(time(MINUTE_AGO)), Duration::from_mins(10));
+    }),
+    ("lastThere", Needs::State, |w| {
+        host_a(w).rack = Some("r1".into());
+        w.snapshot.pools[0].keep_racks = 1;
+    }),
     ("headroom", Needs::Pool, |w| w.snapshot.pools[0].headroom = from(json!({"cpu": "400"}))),
     ("highMark", Needs::Pool, |w| demand(w).target_memory_percent = Some(0)),
     ("notSafeToEvict", Needs::Nothing, |w| {
@@ -206,7 +222,7 @@ fn ops_u9_the_pod_the_budget_and_the_next_time_are_named() {
         assert_eq!(verdict.next, next.map(time));
         assert_eq!(verdict.unneeded, matches!(code, "cooldown" | "young" | "notUnneededLongEnough"));
     }
-    check("budget", "budget d/none allows 0 disruptions, 1 are needed (pod d/strict-pod)", None);
+    check("budget", "budget d/none allows 0 disruptions, pod d/strict-pod needs one", None);
     check(
         "severalBudgets",
         "pod d/twice-pod is covered by 2 budgets (d/one, d/two), so it cannot be evicted",

@@ -58,8 +58,21 @@ fn cluster(nodes: usize, min: u32, budget: i32, pods: &[Draft]) -> Snapshot {
         made.metadata.labels.insert("topology.kubernetes.io/zone", format!("z-{}", at % 2).into());
         snapshot.cluster.nodes.push(made);
         let price = [2, 4, 8][at % 3] * 1_000_000;
-        snapshot.members.insert(name.into(), Member { price, ..member(if at % 4 == 0 { "q" } else { "p" }) });
+        let pool = if at % 4 == 0 { "q" } else { "p" };
+        let member = Member { price, host: Some(name.as_str().into()), ..member(pool) };
+        snapshot.hosts.push(Host {
+            name: name.as_str().into(),
+            pool: pool.into(),
+            rack: Some(format!("r-{}", at % 3).into()),
+            state: HostState::Ready,
+            node: Some(name.as_str().into()),
+            health: if at == 5 { Health::Critical("fan 0 rpm".into()) } else { Health::Good },
+            ..Host::default()
+        });
+        snapshot.members.insert(name.into(), member);
     }
+    snapshot.pools[0].keep_racks = min % 4;
+    snapshot.pools[0].keep_zones = min % 3;
     snapshot.cluster.pods = pods.iter().enumerate().map(|(at, draft)| draft_pod(at, draft, nodes)).collect();
     snapshot.cluster.budgets = vec![from(json!({"metadata": {"name": "b", "namespace": "d"},
         "spec": {"selector": {"matchLabels": {"app": "app-0"}}}, "status": {"disruptionsAllowed": budget}}))];

@@ -24,6 +24,8 @@ const COLUMNS: &[Column] = &[
         let verdict = verdict(view.object);
         Cell::toned(verdict.reason, verdict.tone)
     }),
+    column("POOLS", ".status.pools.total", |view| view.or_dash("status.pools.total").into()),
+    column("NODES", ".status.pools.desired_nodes", |view| nodes(view).into()),
     column("AGE", ".created_at", |view| age::since(view.at("created_at"), view.now).into()),
     wide("PROJECT", ".project", |view| view.or_dash("project").into()),
     wide("REGION", ".spec.platform.type", region),
@@ -37,6 +39,15 @@ const COLUMNS: &[Column] = &[
 /// A cluster advises until it is enabled.
 fn mode(view: &View<'_>) -> String {
     Some(view.text("spec.mode")).filter(|mode| !mode.is_empty()).unwrap_or_else(|| "advise".into())
+}
+
+/// `ready/desired` of all pools together; a question mark for what nobody has said.
+fn nodes(view: &View<'_>) -> String {
+    let ready = Some(view.text("status.pools.ready_nodes")).filter(|text| !text.is_empty());
+    match view.text("status.pools.desired_nodes") {
+        desired if desired.is_empty() => "-".into(),
+        desired => format!("{}/{desired}", ready.as_deref().unwrap_or("?")),
+    }
 }
 
 fn region(view: &View<'_>) -> Cell {

@@ -3,8 +3,11 @@
 
 mod cluster;
 mod conditions;
+mod decision;
+mod host;
 mod operation;
 mod pool;
+mod records;
 mod report;
 
 use std::collections::BTreeMap;
@@ -19,6 +22,7 @@ use super::{
 };
 
 pub(crate) use conditions::{condition, verdict};
+pub(crate) use host::event_row;
 
 /// How objects of a kind are named and found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +31,8 @@ pub(crate) enum Scope {
     Project,
     /// Names are unique in a cluster: `cluster/name`.
     Cluster,
+    /// Names are unique everywhere, and are the id.
+    Name,
     /// Known by id alone.
     Id,
     /// Not objects of their own: the reports that controllers made on a pool, `cluster/pool/controller`.
@@ -91,7 +97,17 @@ pub(crate) enum Section {
 }
 
 /// Every kind, in the order in which `get all` shows them and `apply` creates them.
-pub(crate) static KINDS: &[&Kind] = &[&cluster::KIND, &pool::KIND, &report::KIND, &operation::KIND];
+pub(crate) static KINDS: &[&Kind] = &[
+    &cluster::KIND,
+    &pool::KIND,
+    &report::KIND,
+    &operation::KIND,
+    &records::RACK,
+    &records::PROFILE,
+    &records::CREDENTIAL,
+    &host::KIND,
+    &decision::KIND,
+];
 
 /// The kind called `name`, by any of its names.
 pub(crate) fn find(name: &str) -> Option<&'static Kind> {
@@ -127,6 +143,11 @@ impl Kind {
         matches!(self.scope, Scope::Project | Scope::Cluster)
     }
 
+    /// Whether the collection has no end that anybody would want to read to: only the newest are shown.
+    pub(crate) fn is_endless(&self) -> bool {
+        self.plural == "decisions"
+    }
+
     /// Path of one object.
     pub(crate) fn path(&self, id: &str) -> String {
         format!("/api/v1/{}/{id}", self.plural)
@@ -135,7 +156,7 @@ impl Kind {
     /// Name of an object among its like: `web`, `prod/web`, an id.
     pub(crate) fn full_name(&self, view: &View<'_>) -> String {
         match self.scope {
-            Scope::Project => view.text("name"),
+            Scope::Project | Scope::Name => view.text("name"),
             Scope::Cluster => format!("{}/{}", view.cluster_name(), view.text("name")),
             Scope::Id => view.text("id"),
             Scope::OnPool => format!("{}/{}", view.text("pool"), view.text("controller_name")),

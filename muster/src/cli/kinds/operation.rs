@@ -22,7 +22,7 @@ pub(super) static KIND: Kind = Kind {
 const COLUMNS: &[Column] = &[
     column("ID", ".id", |view| view.or_dash("id").into()),
     column("WHAT", ".kind", |view| what(view.object).into()),
-    column("POOL", ".nodepool_name", |view| view.or_dash("nodepool_name").into()),
+    column("ON", ".nodepool_name", |view| subject(view.object).into()),
     column("STATUS", ".state", |view| state(view.object)),
     column("BY", ".created_by", |view| view.or_dash("created_by").into()),
     column("AGE", ".created_at", |view| age::since(view.at("created_at"), view.now).into()),
@@ -30,6 +30,12 @@ const COLUMNS: &[Column] = &[
     wide("POOL-ID", ".nodepool_id", |view| view.or_dash("nodepool_id").into()),
     wide("MESSAGE", ".message", |view| view.or_dash("message").into()),
 ];
+
+/// The pool or host that it is about.
+fn subject(operation: &Value) -> String {
+    let host = text_at(operation, "host");
+    if host.is_empty() { dash(text_at(operation, "nodepool_name")) } else { format!("host {host}") }
+}
 
 /// `scale to 5`.
 fn what(operation: &Value) -> String {
@@ -79,10 +85,15 @@ fn describe(view: &View<'_>) -> Vec<Section> {
     let facts: Vec<(String, Cell)> = vec![
         ("Id".into(), view.or_dash("id").into()),
         ("What".into(), what(view.object).into()),
-        (
-            "Pool".into(),
-            format!("{} ({})", view.or_dash("nodepool_name"), view.or_dash("nodepool_id")).into(),
-        ),
+        if view.at("host").is_some() {
+            ("Host".into(), view.text("host").into())
+        } else {
+            (
+                "Pool".into(),
+                format!("{} ({})", view.or_dash("nodepool_name"), view.or_dash("nodepool_id")).into(),
+            )
+        },
+        ("Reason".into(), view.or_dash("reason").into()),
         ("Project".into(), view.or_dash("project").into()),
         ("Status".into(), state(view.object)),
         ("Message".into(), view.or_dash("message").into()),
@@ -90,7 +101,9 @@ fn describe(view: &View<'_>) -> Vec<Section> {
         ("Finished".into(), pool::stamp(view, "finished_at", "")),
     ];
     let id = view.text("id");
-    let next = if view.at("done") == Some(&Value::Bool(true)) {
+    let next = if view.at("done") == Some(&Value::Bool(true)) && view.at("host").is_some() {
+        format!("look at the host: muster describe host {}", view.text("host"))
+    } else if view.at("done") == Some(&Value::Bool(true)) {
         format!("look at the pool: muster describe pool {}", view.text("nodepool_id"))
     } else {
         format!("wait for it: muster wait operation/{id}")

@@ -1,0 +1,241 @@
+//! Answers about what is and what was: the engine's explanations over the live snapshot of a planner, and the
+//! journal for everything that is over.
+//!
+//! An answer is never empty. What is not in the cluster any more is looked for in the journal, so that a node that
+//! was removed last week still says why; what the planner has not looked at yet is said to be unknown, with when
+//! it last looked.
+
+mod history;
+mod text;
+
+use std::sync::Arc;
+
+use muster_engine::{
+    Plan, Snapshot,
+    explain::{Answer, Explainer, text as words},
+};
+use muster_model::{ClusterId, Timestamp, k8s::PodKey};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{
+    journal::{Decision, DecisionId, Journal, JournalError, replay},
+    planner::{Board, Live},
+};
+
+pub use text::describe;
+
+/// What is asked about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    Pod(PodKey),
+    Node(String),
+    Host(String),
+    /// By the name in its cluster.
+    Pool(String),
+}
+
+impl Subject {
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Pod(_) => "pod",
+            Self::Node(_) => "node",
+            Self::Host(_) => "host",
+            Self::Pool(_) => "pool",
+        }
+    }
+
+    pub fn name(&self) -> String {
+        match self {
+            Self::Pod(key) => key.to_string(),
+            Self::Node(name) | Self::Host(name) | Self::Pool(name) => name.clone(),
+        }
+    }
+}
+
+/// An answer with everything around it.
+#[derive(Debug, Clone, Serialize)]
+#[must_use]
+pub struct Explained {
+    pub kind: &'static str,
+    pub name: String,
+    pub cluster_id: ClusterId,
+    pub cluster_name: String,
+    /// One line, at most 120 characters, with a number in it.
+    pub headline: String,
+    /// The whole answer in words; its first line is the headline.
+    pub text: String,
+    /// The engine's answer; absent for what only the journal knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Value>,
+    /// The moment that the answer is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evaluated: Option<Timestamp>,
+    /// The decision whose snapshot was asked, if not the present.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision_id: Option<DecisionId>,
+    /// How the planner fares: the answer to "is it alive?".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub planner: Option<Arc<Live>>,
+    /// Decisions about the subject, newest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<Brief>,
+}
+
+/// A decision in one line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Brief {
+    pub id: DecisionId,
+    pub at: Timestamp,
+    pub headline: String,
+    pub outcome: &'static str,
+    /// What it did to the subject, and why.
+    pub because: String,
+}
+
+/// A decision with its replay.
+#[derive(Debug, Clone, Serialize)]
+#[must_use]
+pub struct ExplainedDecision {
+    pub headline: String,
+    pub text: String,
+    pub decision: Decision,
+    /// `same`, `different` or why it cannot be said.
+    pub replay: String,
+}
+
+/// Whoever can be asked. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Explain {
+    board: Arc<Board>,
+    journal: Journal,
+}
+
+impl Explain {
+    pub fn new(board: Arc<Board>, journal: Journal) -> Self {
+        Self { board, journal }
+    }
+
+    pub fn board(&self) -> &Arc<Board> {
+        &self.board
+    }
+
+    pub fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    /// About something as it is now, or as its last trace in the journal tells.
+    pub async fn now(
+        &self,
+        cluster: ClusterId,
+        subject: &Subject,
+        now: Timestamp,
+    ) -> Result<Explained, JournalError> {
+        let live = self.board.get(cluster);
+        let view = live.as_ref().and_then(|live| live.view.clone());
+        let history = history::of(&self.journal, cluster, subject).await?;
+        let found = view.as_ref().and_then(|view| ask(&view.snapshot, &view.plan, subject));
+        let name = live.as_ref().map(|live| live.cluster_name.clone()).unwrap_or_default();
+        let mut explained = match (found, view) {
+            (Some(answer), Some(view)) => answered(cluster, name, subject, &answer, view.snapshot.now, None),
+            (None, view) => {
+                let evaluated = view.as_ref().map(|view| view.snapshot.now);
+                let near = view
+                    .as_ref()
+                    .map(|view| Explainer::new(&view.snapshot, &view.plan).ask(&full_name(subject)));
+                history::gone(cluster, name, subject, &history, evaluated, near.as_ref())
+            }
+            (Some(_), None) => unreachable!("an answer comes from a view"),
+        };
+        explained.text.push_str(&text::planner(live.as_deref(), now));
+        explained.text.push_str(&text::history(&history));
+        explained.planner = live;
+        explained.history = history;
+        Ok(explained)
+    }
+
+    /// About something as it was when a decision was made.
+    pub async fn then(&self, decision: &Decision, subject: &Subject) -> Result<Explained, JournalError> {
+        let (snapshot, plan) = self.journal.frame(decision).await?;
+        let (cluster, name) = (decision.cluster_id, decision.cluster_name.clone());
+        let id = Some(decision.id.clone());
+        if let Some(answer) = ask(&snapshot, &plan, subject) {
+            return Ok(answered(cluster, name, subject, &answer, snapshot.now, id));
+        }
+        let near = Explainer::new(&snapshot, &plan).ask(&full_name(subject));
+        let mut gone = history::gone(cluster, name, subject, &[], Some(snapshot.now), Some(&near));
+        gone.decision_id = id;
+        Ok(gone)
+    }
+
+    /// About a decision: what it did and why, what became of it, and whether it would be made again.
+    pub async fn decision(&self, decision: Decision) -> Result<ExplainedDecision, JournalError> {
+        let verdict = match self.journal.frame(&decision).await {
+            Ok((snapshot, plan)) => replay(&decision, &snapshot, plan).headline,
+            Err(error @ (JournalError::TooOld { .. } | JournalError::Damaged { .. })) => error.to_string(),
+            Err(error) => return Err(error),
+        };
+        let text = text::describe(&decision, Some(&verdict));
+        Ok(ExplainedDecision { headline: decision.headline.clone(), text, decision, replay: verdict })
+    }
+
+    /// A decision by its id, among the given clusters.
+    pub async fn find(&self, id: &str, clusters: &[ClusterId]) -> Result<Option<Decision>, JournalError> {
+        let Some((stem, number)) = DecisionId::parse(id) else { return Ok(None) };
+        for cluster in
+            clusters.iter().filter(|cluster| DecisionId::stem(**cluster).eq_ignore_ascii_case(stem))
+        {
+            if let Some(decision) = self.journal.read(*cluster, number).await? {
+                return Ok(Some(decision));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn ask(snapshot: &Snapshot, plan: &Plan, subject: &Subject) -> Option<Answer> {
+    let explainer = Explainer::new(snapshot, plan);
+    match subject {
+        Subject::Pod(key) => explainer.pod(key).map(|answer| Answer::Pod(Box::new(answer))),
+        Subject::Node(name) => explainer.node(name).map(|answer| Answer::Node(Box::new(answer))),
+        Subject::Host(name) => {
+            snapshot.host(name).filter(|host| !host.pool.is_empty())?; // hosts of other clusters are only counted
+            explainer.host(name).map(|answer| Answer::Host(Box::new(answer)))
+        }
+        Subject::Pool(name) => explainer.pool(name).map(|answer| Answer::Pool(Box::new(answer))),
+    }
+}
+
+fn full_name(subject: &Subject) -> String {
+    format!("{}/{}", subject.kind(), subject.name())
+}
+
+fn answered(
+    cluster: ClusterId,
+    cluster_name: String,
+    subject: &Subject,
+    answer: &Answer,
+    evaluated: Timestamp,
+    decision_id: Option<DecisionId>,
+) -> Explained {
+    let value = match answer {
+        Answer::Pod(one) => serde_json::to_value(one),
+        Answer::Node(one) => serde_json::to_value(one),
+        Answer::Host(one) => serde_json::to_value(one),
+        Answer::Pool(one) => serde_json::to_value(one),
+        Answer::Unknown { .. } => serde_json::to_value(answer),
+    };
+    Explained {
+        kind: subject.kind(),
+        name: subject.name(),
+        cluster_id: cluster,
+        cluster_name,
+        headline: answer.headline().to_owned(),
+        text: words::render(answer),
+        answer: value.ok(),
+        evaluated: Some(evaluated),
+        decision_id,
+        planner: None,
+        history: Vec::new(),
+    }
+}

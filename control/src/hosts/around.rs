@@ -1,0 +1,92 @@
+//! What a turn needs beside the records of its host: a port, so that the loop does not know who keeps it.
+
+use std::{fmt, sync::Arc};
+
+use muster_engine::lifecycle::{AgentView, BootProgress};
+use muster_model::{
+    Known, Timestamp,
+    host::{BootProfile, Presence},
+    observe::ClusterPort,
+    rack::Rack,
+};
+
+/// Where the nodes of a pool's hosts are.
+#[derive(Debug, Clone)]
+pub enum Home {
+    /// No cluster has this pool: its hosts have no nodes, and that is knowledge.
+    Nowhere,
+    /// A cluster has it that is not connected: nothing is known about nodes.
+    Unconnected {
+        why: String,
+    },
+    Cluster {
+        name: Arc<str>,
+        port: Arc<dyn ClusterPort>,
+    },
+}
+
+/// Facts beside the inventory. Answers come from memory: a turn never waits for them.
+pub trait Around: Send + Sync + fmt::Debug {
+    /// Where the nodes of `pool` are.
+    fn home(&self, pool: &str) -> Home;
+
+    /// Every connected cluster: a change in one of them wakes its hosts.
+    fn clusters(&self) -> Vec<(Arc<str>, Arc<dyn ClusterPort>)> {
+        Vec::new()
+    }
+
+    /// Why the inventory sets a host aside: nothing is read from it or done to it. Two records that mean one
+    /// machine, for example.
+    fn set_aside(&self, _host: &str) -> Option<String> {
+        None
+    }
+
+    /// Most nodes that the pool may have; `None` if nothing limits it.
+    fn pool_max(&self, _pool: &str) -> Option<u32> {
+        None
+    }
+
+    fn rack(&self, _name: &str) -> Option<Rack> {
+        None
+    }
+
+    fn boot_profile(&self, _name: &str) -> Option<BootProfile> {
+        None
+    }
+
+    /// Rises with every rotation; zero for a credential that does not exist.
+    fn credential_version(&self, _name: &str) -> u64 {
+        0
+    }
+
+    /// What the agent on the host said last.
+    fn agent(&self, _host: &str) -> AgentView {
+        AgentView::default()
+    }
+
+    /// Whether the host answers on the network; asked for hosts whose power cannot be read.
+    fn presence(&self, _host: &str, now: Timestamp) -> Known<Presence> {
+        Known::Unknown { why: "nothing probes the network for it".into(), since: now }
+    }
+
+    /// Progress that a PXE server or an installer reported.
+    fn boot_report(&self, _host: &str) -> Option<BootProgress> {
+        None
+    }
+
+    /// How many pods would have no place without this host. `None` leaves the question to the loop, which
+    /// counts pods that became unschedulable since the drain began.
+    fn would_pend(&self, _host: &str, _now: Timestamp) -> Option<Known<u32>> {
+        None
+    }
+}
+
+/// An inventory without clusters, racks and agents.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Nothing;
+
+impl Around for Nothing {
+    fn home(&self, _pool: &str) -> Home {
+        Home::Nowhere
+    }
+}

@@ -1,0 +1,449 @@
+//! The inventory in memory: what the store holds about hosts, kept in step by a watch.
+//!
+//! A record that cannot be read is set aside with its fault and is never fatal. What this process wrote
+//! itself is entered at once, so that the watch's echo changes nothing.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use muster_engine::lifecycle::HostState;
+use muster_model::{
+    host::{
+        BareMetalNodeSpec, BareMetalNodeStatus, GlobalConfig, HostMetrics, HostOp, Intent, OpKind, Phase,
+        PoolHostConfig, State,
+        keys::{self, HostRecord, Key, PoolRecord},
+    },
+    store::{Change, Entry, Expect, Revision},
+};
+
+/// What is stored about one host.
+#[derive(Debug, Clone, Default)]
+pub struct Record {
+    pub spec: Option<Arc<BareMetalNodeSpec>>,
+    pub intent: Option<Arc<Intent>>,
+    pub op: Option<Arc<HostOp>>,
+    pub status: Option<Arc<BareMetalNodeStatus>>,
+    pub metrics: Option<Arc<HostMetrics>>,
+    /// Why its spec cannot be used; the last good one stays in force.
+    pub fault: Option<Arc<str>>,
+    /// The commit that last wrote or deleted each record, in the order of [`HostRecord::ALL`].
+    seen: [Revision; 6],
+    present: [bool; 6],
+    load: Load,
+}
+
+const fn place(record: HostRecord) -> usize {
+    match record {
+        HostRecord::Spec => 0,
+        HostRecord::Intent => 1,
+        HostRecord::Op => 2,
+        HostRecord::Status => 3,
+        HostRecord::Metrics => 4,
+        HostRecord::Events => 5,
+    }
+}
+
+impl Record {
+    /// What a transaction must find at a record's key to build on what is known here.
+    pub fn expect(&self, record: HostRecord) -> Expect {
+        let place = place(record);
+        if self.present[place] { Expect::Modified(self.seen[place]) } else { Expect::Absent }
+    }
+
+    /// The spec's revision, which is the host's resource version and counts its generations.
+    pub fn generation(&self) -> u64 {
+        self.seen[0].0
+    }
+
+    /// The state to step from, once the host is enrolled.
+    pub fn state(&self, name: &str) -> Option<HostState> {
+        let status = self.status.as_deref()?.clone();
+        Some(HostState { name: name.to_owned(), status, op: self.op.as_deref().cloned() })
+    }
+
+    fn is_gone(&self) -> bool {
+        self.present.iter().all(|present| !present)
+    }
+}
+
+/// What a host takes of what is limited across hosts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Load {
+    pool: Option<Arc<str>>,
+    rack: Option<Arc<str>>,
+    /// A power operation is under way.
+    switching: bool,
+    /// On its way up.
+    rising: bool,
+    /// Draws power, or is about to.
+    drawing: bool,
+    ready: bool,
+    max_watts: Option<u32>,
+}
+
+/// Sums over the hosts of one rack.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RackLoad {
+    pub switching: u32,
+    pub rising: u32,
+    pub watts: u64,
+    /// Hosts that draw power and do not say how much.
+    pub unmetered: u32,
+}
+
+/// What a change in the store was about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Touched {
+    /// Something that another writer says about this host.
+    Host(Arc<str>),
+    /// A setting that may hold for every host of the pool, or for all.
+    Pool(String),
+    All,
+    Nothing,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Book {
+    pub hosts: BTreeMap<Arc<str>, Record>,
+    pub pools: BTreeMap<String, PoolHostConfig>,
+    pub global: GlobalConfig,
+    pub revision: Revision,
+    switching: u32,
+    racks: HashMap<Arc<str>, RackLoad>,
+    pool_up: HashMap<Arc<str>, u32>,
+    /// Ready hosts by pool and rack.
+    spread: HashMap<(Arc<str>, Arc<str>), u32>,
+}
+
+impl Book {
+    /// Takes a change over.
+    pub fn apply(&mut self, change: &Change) -> Touched {
+        self.revision = self.revision.max(change.revision);
+        match keys::parse(&change.key) {
+            Some(Key::Host { host, record }) => self.apply_host(host, record, change),
+            Some(Key::Pool { pool, record: PoolRecord::Config }) => {
+                match change.entry.as_ref().map(|entry| serde_json::from_slice(&entry.value)) {
+                    None => drop(self.pools.remove(pool)),
+                    Some(Ok(config)) => drop(self.pools.insert(pool.to_owned(), config)),
+                    Some(Err(error)) => {
+                        tracing::warn!(pool, %error, "a pool's settings cannot be read; the last ones stay");
+                    }
+                }
+                Touched::Pool(pool.to_owned())
+            }
+            Some(Key::GlobalConfig) => {
+                self.apply_global(change.entry.as_ref());
+                Touched::All
+            }
+            Some(Key::Pool { record: PoolRecord::Members, .. } | Key::GlobalStats) | None => Touched::Nothing,
+        }
+    }
+
+    fn apply_global(&mut self, entry: Option<&Entry>) {
+        let Some(entry) = entry else {
+            self.global = GlobalConfig::default();
+            return;
+        };
+        match serde_json::from_slice::<GlobalConfig>(&entry.value) {
+            Ok(config) if config.faults().is_empty() => self.global = config,
+            Ok(config) => {
+                let faults = config.faults().join("; ");
+                tracing::warn!(faults, "the global settings break a rule; the last ones stay");
+                // Stopping everything must work whatever else is wrong.
+                self.global.freeze = config.freeze;
+            }
+            Err(error) => tracing::warn!(%error, "the global settings cannot be read; the last ones stay"),
+        }
+    }
+
+    fn apply_host(&mut self, host: &str, record: HostRecord, change: &Change) -> Touched {
+        let name = match self.hosts.get_key_value(host) {
+            Some((name, _)) => Arc::clone(name),
+            None => Arc::from(host),
+        };
+        let mut one = self.hosts.get(&name).cloned().unwrap_or_default();
+        let place = place(record);
+        let modified = change.entry.as_ref().map_or(change.revision, |entry| entry.modified);
+        if modified <= one.seen[place] {
+            return Touched::Nothing; // our own write, or one that was listed already
+        }
+        one.seen[place] = modified;
+        one.present[place] = change.entry.is_some();
+        let value = change.entry.as_ref().map(|entry| &entry.value[..]);
+        let told = read_record(&mut one, &name, record, value);
+        self.set(&name, one);
+        if told { Touched::Host(name) } else { Touched::Nothing }
+    }
+
+    /// Enters what this process has just stored at `revision`.
+    pub fn stored(&mut self, name: &Arc<str>, revision: Revision, written: &[(HostRecord, Written)]) {
+        let Some(mut one) = self.hosts.get(name).cloned() else { return };
+        for (record, value) in written {
+            let place = place(*record);
+            if revision <= one.seen[place] {
+                continue;
+            }
+            one.seen[place] = revision;
+            one.present[place] = !matches!(value, Written::Deleted);
+            match value {
+                Written::Status(status) => one.status = Some(Arc::clone(status)),
+                Written::Op(op) => one.op = Some(Arc::clone(op)),
+                Written::Metrics(metrics) => one.metrics = Some(Arc::clone(metrics)),
+                Written::Other => {}
+                Written::Deleted => match record {
+                    HostRecord::Spec => one.spec = None,
+                    HostRecord::Intent => one.intent = None,
+                    HostRecord::Op => one.op = None,
+                    HostRecord::Status => one.status = None,
+                    HostRecord::Metrics => one.metrics = None,
+                    HostRecord::Events => {}
+                },
+            }
+        }
+        self.revision = self.revision.max(revision);
+        self.set(name, one);
+    }
+
+    /// Shows a host's metrics before they are stored.
+    pub fn note_metrics(&mut self, name: &str, metrics: &Arc<HostMetrics>) {
+        if let Some(one) = self.hosts.get_mut(name) {
+            one.metrics = Some(Arc::clone(metrics));
+        }
+    }
+
+    /// Replaces a record and keeps the sums right.
+    fn set(&mut self, name: &Arc<str>, mut one: Record) {
+        let before = self.hosts.get(name).map(|old| old.load.clone()).unwrap_or_default();
+        one.load = load(&one);
+        if before != one.load {
+            self.count(&before, false);
+            self.count(&one.load.clone(), true);
+        }
+        if one.is_gone() {
+            self.hosts.remove(name);
+        } else {
+            self.hosts.insert(Arc::clone(name), one);
+        }
+    }
+
+    fn count(&mut self, load: &Load, add: bool) {
+        let change = |sum: &mut u32, counts: bool| {
+            if counts {
+                *sum = if add { sum.saturating_add(1) } else { sum.saturating_sub(1) };
+            }
+        };
+        change(&mut self.switching, load.switching);
+        if let Some(rack) = &load.rack {
+            let sums = self.racks.entry(Arc::clone(rack)).or_default();
+            change(&mut sums.switching, load.switching);
+            change(&mut sums.rising, load.rising);
+            change(&mut sums.unmetered, load.drawing && load.max_watts.is_none());
+            let watts = u64::from(load.max_watts.filter(|_| load.drawing).unwrap_or(0));
+            sums.watts = if add { sums.watts + watts } else { sums.watts.saturating_sub(watts) };
+        }
+        if let Some(pool) = &load.pool {
+            change(self.pool_up.entry(Arc::clone(pool)).or_default(), load.ready || load.rising);
+            if let Some(rack) = &load.rack {
+                let place = (Arc::clone(pool), Arc::clone(rack));
+                change(self.spread.entry(place).or_default(), load.ready);
+            }
+        }
+    }
+
+    /// Power operations under way, in all.
+    pub const fn switching(&self) -> u32 {
+        self.switching
+    }
+
+    pub fn rack_load(&self, rack: &str) -> RackLoad {
+        self.racks.get(rack).copied().unwrap_or_default()
+    }
+
+    /// Hosts of a pool that serve or are about to.
+    pub fn pool_up(&self, pool: &str) -> u32 {
+        self.pool_up.get(pool).copied().unwrap_or_default()
+    }
+
+    /// Hosts of a pool in one rack that serve.
+    pub fn ready_in_rack(&self, pool: &str, rack: &str) -> u32 {
+        self.spread.get(&(Arc::from(pool), Arc::from(rack))).copied().unwrap_or_default()
+    }
+}
+
+/// What was written, for [`Book::stored`].
+#[derive(Debug, Clone)]
+pub enum Written {
+    Status(Arc<BareMetalNodeStatus>),
+    Op(Arc<HostOp>),
+    Metrics(Arc<HostMetrics>),
+    Other,
+    Deleted,
+}
+
+/// Reads a record's new value; says whether a turn should look at it.
+fn read_record(one: &mut Record, name: &str, record: HostRecord, value: Option<&[u8]>) -> bool {
+    fn json<T: serde::de::DeserializeOwned>(name: &str, record: HostRecord, value: &[u8]) -> Option<Arc<T>> {
+        match serde_json::from_slice(value) {
+            Ok(read) => Some(Arc::new(read)),
+            Err(error) => {
+                let record = record.as_str();
+                tracing::warn!(host = name, record, %error, "a record cannot be read and counts as absent");
+                None
+            }
+        }
+    }
+    match record {
+        HostRecord::Spec => {
+            match value.map(BareMetalNodeSpec::parse) {
+                None => (one.spec, one.fault) = (None, None),
+                Some(Ok(parsed)) => (one.spec, one.fault) = (Some(Arc::new(parsed.value)), None),
+                Some(Err(faults)) => {
+                    tracing::warn!(host = name, %faults, "a host's spec is set aside");
+                    one.fault = Some(faults.to_string().into());
+                }
+            }
+            true
+        }
+        HostRecord::Intent => {
+            one.intent = value.and_then(|value| json(name, record, value));
+            true
+        }
+        HostRecord::Op => {
+            one.op = value.and_then(|value| json(name, record, value));
+            true
+        }
+        HostRecord::Status => {
+            one.status = value.and_then(|value| json(name, record, value));
+            true
+        }
+        HostRecord::Metrics => {
+            one.metrics = value.and_then(|value| json(name, record, value));
+            false
+        }
+        HostRecord::Events => false,
+    }
+}
+
+fn load(one: &Record) -> Load {
+    let (Some(spec), Some(status)) = (&one.spec, &one.status) else { return Load::default() };
+    let kind = one.op.as_ref().map(|op| op.kind);
+    let switching = match status.phase {
+        Phase::Reserved
+        | Phase::PreparingBoot
+        | Phase::PowerRequested
+        | Phase::Stopping
+        | Phase::ForcingOff => true,
+        Phase::Quarantined => kind == Some(OpKind::SelfTest),
+        Phase::Lost => kind == Some(OpKind::Cycle),
+        Phase::Enrolling
+        | Phase::Idle
+        | Phase::Powered
+        | Phase::Booting
+        | Phase::Joining
+        | Phase::Serving
+        | Phase::Degraded
+        | Phase::Cordoned
+        | Phase::Evicting
+        | Phase::Drained
+        | Phase::ConfirmingOff
+        | Phase::Backoff => false,
+    };
+    let rising = status.state == State::PoweringOn
+        || status.phase == Phase::Reserved
+        || (status.phase == Phase::Quarantined && kind == Some(OpKind::SelfTest));
+    // A machine of which nobody knows that it is off may draw what it can.
+    let rests = matches!(status.phase, Phase::Idle | Phase::ConfirmingOff)
+        || status.power_state == muster_model::host::PublicPower::Off;
+    Load {
+        pool: Some(Arc::from(spec.pool.as_str())),
+        rack: spec.rack.as_deref().map(Arc::from),
+        switching,
+        rising,
+        drawing: rising || !rests,
+        ready: matches!(status.phase, Phase::Serving | Phase::Degraded),
+        max_watts: spec.max_watts,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_model::{Timestamp, host::PowerInterface};
+
+    use super::*;
+
+    fn change(revision: u64, key: &str, value: Option<Vec<u8>>) -> Change {
+        let revision = Revision(revision);
+        let entry = value.map(|value| Entry {
+            key: key.into(),
+            value: value.into(),
+            created: revision,
+            modified: revision,
+        });
+        Change { revision, key: key.into(), entry }
+    }
+
+    fn spec_of(rack: &str) -> Vec<u8> {
+        let mut spec = BareMetalNodeSpec::new("gpu", PowerInterface::Redfish);
+        spec.mgmt_address = Some("10.0.0.5".parse().unwrap());
+        spec.bmc_credentials = Some("a".into());
+        spec.rack = Some(rack.into());
+        spec.max_watts = Some(400);
+        serde_json::to_vec(&spec).unwrap()
+    }
+
+    fn status_of(phase: Phase) -> Vec<u8> {
+        let mut status = BareMetalNodeStatus::enrolling(Timestamp::EPOCH);
+        (status.phase, status.state) = (phase, phase.state());
+        serde_json::to_vec(&status).unwrap()
+    }
+
+    #[test]
+    fn sums_follow_every_change_and_come_back_to_zero() {
+        let mut book = Book::default();
+        let spec = keys::host("h1", HostRecord::Spec);
+        let status = keys::host("h1", HostRecord::Status);
+        assert_eq!(book.apply(&change(1, &spec, Some(spec_of("r1")))), Touched::Host("h1".into()));
+        let _ = book.apply(&change(2, &status, Some(status_of(Phase::PowerRequested))));
+        let load = RackLoad { switching: 1, rising: 1, watts: 400, unmetered: 0 };
+        assert_eq!((book.switching(), book.rack_load("r1")), (1, load));
+        assert_eq!(book.pool_up("gpu"), 1);
+        let _ = book.apply(&change(3, &status, Some(status_of(Phase::Serving))));
+        let load = RackLoad { switching: 0, rising: 0, watts: 400, unmetered: 0 };
+        assert_eq!((book.switching(), book.rack_load("r1")), (0, load));
+        assert_eq!(book.ready_in_rack("gpu", "r1"), 1);
+        let _ = book.apply(&change(4, &spec, Some(spec_of("r2"))));
+        assert_eq!((book.rack_load("r1"), book.rack_load("r2").watts), (RackLoad::default(), 400));
+        let _ = book.apply(&change(5, &spec, None));
+        let _ = book.apply(&change(6, &status, None));
+        assert!(book.hosts.is_empty() && book.rack_load("r2") == RackLoad::default());
+        assert_eq!(book.pool_up("gpu"), 0);
+    }
+
+    #[test]
+    fn an_echo_changes_nothing_and_a_bad_spec_is_set_aside() {
+        let mut book = Book::default();
+        let spec = keys::host("h1", HostRecord::Spec);
+        let first = change(7, &spec, Some(spec_of("r1")));
+        let _ = book.apply(&first);
+        assert_eq!(book.apply(&first), Touched::Nothing);
+        let _ = book.apply(&change(8, &spec, Some(b"{\"pol\":1}".to_vec())));
+        let record = &book.hosts["h1"];
+        assert!(record.fault.is_some() && record.spec.is_some(), "the last good spec stays");
+        assert_eq!(record.expect(HostRecord::Spec), Expect::Modified(Revision(8)));
+        assert_eq!(record.expect(HostRecord::Op), Expect::Absent);
+    }
+
+    #[test]
+    fn settings_that_break_a_rule_leave_the_last_ones_but_a_freeze_holds() {
+        let mut book = Book::default();
+        let good = br#"{"maxPowerOperations": 3}"#.to_vec();
+        assert_eq!(book.apply(&change(1, keys::GLOBAL_CONFIG, Some(good))), Touched::All);
+        let bad = br#"{"maxPowerOperations": 0, "freeze": "frozen"}"#.to_vec();
+        let _ = book.apply(&change(2, keys::GLOBAL_CONFIG, Some(bad)));
+        assert_eq!(book.global.max_power_operations, 3);
+        assert_eq!(book.global.freeze, muster_model::host::FreezeMode::Frozen);
+    }
+}

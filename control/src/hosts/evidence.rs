@@ -1,0 +1,216 @@
+//! Everything that a step may look at, gathered from the book, the last look at the machine, and around.
+
+use std::sync::Arc;
+
+use muster_engine::lifecycle::{
+    self, AgentView, BmcTrouble, Deletion, Evidence, Freeze, Leadership, NodeView, PodsView, PoolView,
+    Settings, Surroundings, TroubleClass,
+};
+use muster_model::{
+    Duration, Known, Timestamp,
+    host::{BareMetalNodeSpec, DeletionMode, FreezeMode, HostOp, Presence},
+};
+
+use super::{
+    around::Home,
+    book::{Book, Record},
+    nodes::{self, Indexed},
+    turn::{Memo, Shared},
+    ways::access_version,
+};
+use crate::lead::Tenure;
+
+/// The cluster side of a host at one moment.
+#[derive(Debug)]
+pub(super) enum Cluster {
+    /// No cluster has its pool.
+    Nowhere,
+    Unknown(String),
+    Seen(Arc<Indexed>),
+}
+
+impl Cluster {
+    pub(super) fn index(&self) -> Option<&Arc<Indexed>> {
+        match self {
+            Self::Seen(index) => Some(index),
+            Self::Nowhere | Self::Unknown(_) => None,
+        }
+    }
+}
+
+/// The host's node and pods as its cluster shows them now.
+pub(super) fn cluster_of(shared: &Shared, pool: &str) -> Cluster {
+    match shared.around.home(pool) {
+        Home::Nowhere => Cluster::Nowhere,
+        Home::Unconnected { why } => Cluster::Unknown(why),
+        Home::Cluster { name, port } => match port.view() {
+            Err(not_synced) => Cluster::Unknown(format!("cluster {name}: {not_synced}")),
+            Ok(view) => Cluster::Seen(shared.indexed(&name, view)),
+        },
+    }
+}
+
+/// What holds for a host: its spec over its pool's settings over the global ones. A call takes no longer
+/// than the leader's lease allows for, whatever the settings say.
+pub(super) fn settings(shared: &Shared, record: &Record, spec: &BareMetalNodeSpec, book: &Book) -> Settings {
+    let around = Surroundings {
+        generation: record.generation(),
+        credential_version: access_version(spec, |name| shared.around.credential_version(name)),
+        time_factor: shared.pace.factor,
+    };
+    let mut settings = lifecycle::settings(spec, book.pools.get(&spec.pool), &book.global, &[], around);
+    let margin = settings.limits.lease_margin;
+    let room = shared.lease_room.saturating_sub(margin).max(Duration::from_millis(1));
+    settings.limits.call = settings.limits.call.min(room);
+    settings
+}
+
+/// What is known at this moment.
+#[allow(clippy::too_many_arguments, reason = "each is a source of its own")]
+pub(super) fn gather(
+    shared: &Shared,
+    name: &str,
+    record: &Record,
+    spec: &BareMetalNodeSpec,
+    memo: &Memo,
+    cluster: &Cluster,
+    lead: &Tenure,
+    now: Timestamp,
+) -> Evidence {
+    let book = shared.book();
+    let settings = settings(shared, record, spec, &book);
+    let (power, bmc, progress) = match &memo.looked {
+        Some(looked) => (looked.power.clone(), looked.bmc.clone(), looked.progress.clone()),
+        None => (
+            Known::Unknown { why: "not read yet".into(), since: now },
+            Known::Unknown {
+                why: BmcTrouble {
+                    class: TroubleClass::NotTried,
+                    message: "not read yet".into(),
+                    attempts: 0,
+                    credential_version: settings.credential_version,
+                },
+                since: now,
+            },
+            None,
+        ),
+    };
+    let reported = shared.around.boot_report(name);
+    let boot_progress = match (progress, reported) {
+        (Some(own), Some(told)) => Some(if told.at > own.at { told } else { own }),
+        (own, told) => own.or(told),
+    };
+    let (node, pods) = node_and_pods(name, spec, memo, cluster, now);
+    let readable = settings.drivers.iter().any(|driver| driver.abilities.read_power);
+    let presence = if readable { unread(now) } else { shared.around.presence(name, now) };
+    Evidence {
+        pool: pool_view(shared, name, spec, record.op.as_deref(), cluster, &book, now),
+        settings,
+        intent: record.intent.as_deref().cloned(),
+        leadership: Leadership::Leader { epoch: lead.fence.epoch.0, lease_left: lead.left },
+        freeze: match book.global.freeze {
+            FreezeMode::None => Freeze::None,
+            FreezeMode::Frozen => Freeze::Frozen,
+            FreezeMode::AllOn => Freeze::AllOn,
+        },
+        deletion: if record.spec.is_none() { Deletion::Forced } else { deletion(spec) },
+        power,
+        bmc,
+        presence,
+        agent: agent(shared.around.agent(name), record.op.as_deref()),
+        boot_progress,
+        node,
+        pods,
+        performed: memo.performed.clone(),
+    }
+}
+
+/// What the spec says about going away.
+fn deletion(spec: &BareMetalNodeSpec) -> Deletion {
+    match spec.deletion.as_ref().map(|deletion| deletion.mode) {
+        None => Deletion::None,
+        Some(DeletionMode::Keep) => Deletion::Requested,
+        Some(DeletionMode::PowerOff) => Deletion::RequestedWithPowerOff,
+        Some(DeletionMode::Force) => Deletion::Forced,
+    }
+}
+
+/// An agent that took a token since this operation asked for it took the token of this operation.
+fn agent(mut view: AgentView, op: Option<&HostOp>) -> AgentView {
+    let asked = op.and_then(|op| Some((op.asked_off_at?, op)));
+    match (&mut view.goodbye, asked) {
+        (Some(goodbye), Some((asked, op))) if goodbye.at >= asked => goodbye.op.clone_from(&op.id),
+        (goodbye, _) => *goodbye = None,
+    }
+    view
+}
+
+fn unread(now: Timestamp) -> Known<Presence> {
+    Known::Unknown { why: "its power can be read".into(), since: now }
+}
+
+fn node_and_pods(
+    name: &str,
+    spec: &BareMetalNodeSpec,
+    memo: &Memo,
+    cluster: &Cluster,
+    now: Timestamp,
+) -> (Known<NodeView>, Known<PodsView>) {
+    match cluster {
+        Cluster::Nowhere => (
+            Known::Value { value: NodeView::Absent, at: now },
+            Known::Value { value: PodsView::default(), at: now },
+        ),
+        Cluster::Unknown(why) => {
+            (Known::Unknown { why: why.clone(), since: now }, Known::Unknown { why: why.clone(), since: now })
+        }
+        Cluster::Seen(index) => {
+            let at = index.view.fresh_at;
+            let node = match nodes::seen(name, spec, index) {
+                Ok(node) => node,
+                Err(ambiguous) => {
+                    let why = ambiguous.to_string();
+                    return (
+                        Known::Unknown { why: why.clone(), since: now },
+                        Known::Unknown { why, since: now },
+                    );
+                }
+            };
+            let pods = match &node {
+                NodeView::Absent => PodsView::default(),
+                NodeView::Present(node) => {
+                    nodes::pods_seen(index, &node.name, memo.blocked_by.as_deref(), now)
+                }
+            };
+            (Known::Value { value: node, at }, Known::Value { value: pods, at })
+        }
+    }
+}
+
+fn pool_view(
+    shared: &Shared,
+    name: &str,
+    spec: &BareMetalNodeSpec,
+    op: Option<&HostOp>,
+    cluster: &Cluster,
+    book: &Book,
+    now: Timestamp,
+) -> PoolView {
+    let spread = book.pools.get(&spec.pool).is_some_and(|config| config.rack_spread);
+    let alone = |rack: &String| book.ready_in_rack(&spec.pool, rack) <= 1;
+    let max = shared.around.pool_max(&spec.pool);
+    let counted = || match (op, cluster) {
+        // What a person asked for is not weighed against demand.
+        (Some(op), _) if !op.cause.is_automatic() => Known::Value { value: 0, at: now },
+        (_, Cluster::Nowhere) | (None, _) => Known::Value { value: 0, at: now },
+        (_, Cluster::Unknown(why)) => Known::Unknown { why: why.clone(), since: now },
+        (Some(op), Cluster::Seen(index)) => {
+            Known::Value { value: index.stranded_since(op.started), at: index.view.fresh_at }
+        }
+    };
+    PoolView {
+        below_max: max.is_none_or(|max| book.pool_up(&spec.pool) < max),
+        last_in_rack: spread && spec.rack.as_ref().is_some_and(alone),
+        would_pend: shared.around.would_pend(name, now).unwrap_or_else(counted),
+    }
+}

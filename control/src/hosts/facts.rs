@@ -1,0 +1,247 @@
+//! The production [`Around`]: racks, boot profiles, credentials, boot reports, pools and connections, read from
+//! the store every few seconds and answered from memory.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use muster_engine::lifecycle::{AgentView, BootProgress};
+use muster_model::{
+    Clock, Duration, Known, Timestamp,
+    host::{
+        BootProfile, BootReport, Presence,
+        keys::{BOOT_PROGRESS, boot_progress},
+    },
+    observe::ClusterPort,
+    rack::Rack,
+    store::List,
+};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::around::{Around, Home};
+use crate::{
+    inventory::{Inventory, InventoryError, Vault, keys},
+    planner::Connections,
+    registry::{Cluster, Kind, NodePool, Registry, RegistryError},
+};
+
+/// Between two readings. A rotated credential is tried within a minute; a boot report may be this late.
+const EVERY: Duration = Duration::from_secs(2);
+
+/// What agents on hosts said.
+pub trait Agents: Send + Sync + fmt::Debug {
+    fn view(&self, host: &str) -> AgentView;
+
+    /// Whether the host answers, as far as its agent tells.
+    fn presence(&self, host: &str, now: Timestamp) -> Known<Presence>;
+}
+
+/// No agents are listened to.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoAgents;
+
+impl Agents for NoAgents {
+    fn view(&self, _: &str) -> AgentView {
+        AgentView::default()
+    }
+
+    fn presence(&self, _: &str, now: Timestamp) -> Known<Presence> {
+        Known::Unknown { why: "no agents are listened to".into(), since: now }
+    }
+}
+
+/// A pool as hosts see it.
+#[derive(Debug, Clone)]
+struct Pool {
+    cluster: Uuid,
+    cluster_name: Arc<str>,
+    max: Option<u32>,
+    port: Option<Arc<dyn ClusterPort>>,
+}
+
+#[derive(Debug, Default)]
+struct Read {
+    complete: bool,
+    racks: BTreeMap<String, Rack>,
+    profiles: BTreeMap<String, BootProfile>,
+    /// By the name that [`muster_model::power::Credentials`] takes.
+    credentials: BTreeMap<String, u64>,
+    reports: BTreeMap<String, BootProgress>,
+    pools: BTreeMap<String, Pool>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Facts {
+    registry: Arc<Registry>,
+    inventory: Arc<Inventory>,
+    vault: Arc<Vault>,
+    connections: Arc<dyn Connections>,
+    agents: Arc<dyn Agents>,
+    clock: Arc<dyn Clock>,
+    read: RwLock<Read>,
+}
+
+impl Facts {
+    pub fn new(
+        registry: Arc<Registry>,
+        inventory: Arc<Inventory>,
+        vault: Arc<Vault>,
+        connections: Arc<dyn Connections>,
+        agents: Arc<dyn Agents>,
+        clock: Arc<dyn Clock>,
+    ) -> Arc<Self> {
+        Arc::new(Self { registry, inventory, vault, connections, agents, clock, read: RwLock::default() })
+    }
+
+    /// Reads until `stop`. What cannot be read stays as it was.
+    pub async fn run(&self, stop: CancellationToken) {
+        loop {
+            if let Err(error) = self.refresh().await {
+                tracing::warn!(%error, "what hosts need beside their records could not be read; it tries again");
+            }
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                () = self.clock.sleep(EVERY) => {}
+            }
+        }
+    }
+
+    /// Reads everything once.
+    pub async fn refresh(&self) -> Result<(), InventoryError> {
+        let (racks, _) = self.inventory.all_named::<Rack>().await?;
+        let (profiles, _) = self.inventory.all_named::<BootProfile>().await?;
+        let (shown, _) = self.vault.list().await?;
+        let mut credentials = BTreeMap::new();
+        for one in shown {
+            if one.project == NO_PROJECT {
+                credentials.insert(one.meta.name.clone(), one.meta.version);
+            }
+            credentials.insert(format!("{}/{}", one.project, one.meta.name), one.meta.version);
+        }
+        let reports = self.reports().await?;
+        let pools = self.pools().await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "pools could not be read for their hosts; they stay as they were");
+            self.read().pools.clone()
+        });
+        *self.read.write().unwrap_or_else(PoisonError::into_inner) = Read {
+            complete: true,
+            racks: racks.into_iter().map(|one| (one.spec.name.clone(), one.spec)).collect(),
+            profiles: profiles.into_iter().map(|one| (one.spec.name.clone(), one.spec)).collect(),
+            credentials,
+            reports,
+            pools,
+        };
+        Ok(())
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, Read> {
+        self.read.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn reports(&self) -> Result<BTreeMap<String, BootProgress>, InventoryError> {
+        let page = self.inventory.store().list(List::prefix(BOOT_PROGRESS)).await?;
+        let report = |entry: &muster_model::store::Entry| {
+            let host = entry.key.strip_prefix(&boot_progress("")).unwrap_or(&entry.key).to_owned();
+            let report: BootReport = serde_json::from_slice(&entry.value).ok()?;
+            Some((host, BootProgress { stage: report.stage, os: report.os, at: report.at }))
+        };
+        Ok(page.entries.iter().filter_map(report).collect())
+    }
+
+    /// The pools that have an inventory name, with their clusters.
+    async fn pools(&self) -> Result<BTreeMap<String, Pool>, RegistryError> {
+        let prefix = keys::pool_owner("");
+        let page = self.inventory.store().list(List::prefix(prefix.clone())).await?;
+        let mut pools = BTreeMap::new();
+        for entry in &page.entries {
+            let name = entry.key.strip_prefix(&prefix).unwrap_or(&entry.key).to_owned();
+            let text = String::from_utf8_lossy(&entry.value);
+            let Ok(id) = text.trim_matches('"').parse::<Uuid>() else { continue };
+            let Some(stored) = self.registry.read::<NodePool>(id).await? else { continue };
+            let cluster = stored.object.cluster_id.uuid();
+            let Some(owner) = self.registry.read::<Cluster>(cluster).await? else { continue };
+            let max = self.registry.summary(Kind::Pool, id).and_then(|summary| summary.counts.max);
+            pools.insert(
+                name,
+                Pool {
+                    cluster,
+                    cluster_name: owner.object.name.to_string().into(),
+                    max,
+                    port: self.connections.port(&owner.object),
+                },
+            );
+        }
+        Ok(pools)
+    }
+}
+
+/// Where credentials of hosts without a project are kept.
+const NO_PROJECT: &str = "default";
+
+impl Around for Facts {
+    fn home(&self, pool: &str) -> Home {
+        let read = self.read();
+        match read.pools.get(pool) {
+            _ if !read.complete => Home::Unconnected { why: "pools have not been read yet".into() },
+            None => Home::Nowhere,
+            Some(Pool { port: Some(port), cluster, .. }) => {
+                Home::Cluster { name: cluster.to_string().into(), port: Arc::clone(port) }
+            }
+            Some(Pool { port: None, cluster_name, .. }) => {
+                Home::Unconnected { why: format!("cluster {cluster_name} of pool {pool} is not connected") }
+            }
+        }
+    }
+
+    fn clusters(&self) -> Vec<(Arc<str>, Arc<dyn ClusterPort>)> {
+        let read = self.read();
+        let mut clusters: BTreeMap<Uuid, Arc<dyn ClusterPort>> = BTreeMap::new();
+        for pool in read.pools.values() {
+            if let Some(port) = &pool.port {
+                clusters.insert(pool.cluster, Arc::clone(port));
+            }
+        }
+        clusters.into_iter().map(|(id, port)| (Arc::from(id.to_string().as_str()), port)).collect()
+    }
+
+    fn set_aside(&self, host: &str) -> Option<String> {
+        // A host that the index has not seen yet is looked at a moment later.
+        match self.inventory.host(host) {
+            Some(host) => host.set_aside().map(|aside| aside.reason),
+            None => Some("the inventory has not seen it yet".into()),
+        }
+    }
+
+    fn pool_max(&self, pool: &str) -> Option<u32> {
+        self.read().pools.get(pool).and_then(|pool| pool.max)
+    }
+
+    fn rack(&self, name: &str) -> Option<Rack> {
+        self.read().racks.get(name).cloned()
+    }
+
+    fn boot_profile(&self, name: &str) -> Option<BootProfile> {
+        self.read().profiles.get(name).cloned()
+    }
+
+    fn credential_version(&self, name: &str) -> u64 {
+        self.read().credentials.get(name).copied().unwrap_or(0)
+    }
+
+    fn agent(&self, host: &str) -> AgentView {
+        self.agents.view(host)
+    }
+
+    fn presence(&self, host: &str, now: Timestamp) -> Known<Presence> {
+        self.agents.presence(host, now)
+    }
+
+    fn boot_report(&self, host: &str) -> Option<BootProgress> {
+        self.read().reports.get(host).cloned()
+    }
+}

@@ -1,0 +1,147 @@
+//! Numbers about hosts for a scrape: bounded ones for all, and one row per host for whoever asks for it.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use muster_model::{
+    Known,
+    host::{Phase, PowerCall, PublicPower},
+};
+
+use super::turn::Shared;
+
+const CALLS: [&str; 7] =
+    ["set-boot", "power-on", "wol-burst", "graceful-off", "force-off", "power-cycle", "reset-bmc"];
+
+/// Counters that only grow.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    looks: AtomicU64,
+    failed_looks: AtomicU64,
+    waits: AtomicU64,
+    turns: AtomicU64,
+    calls: [AtomicU64; CALLS.len()],
+    entered: [AtomicU64; Phase::ALL.len()],
+}
+
+impl Counters {
+    pub(super) fn looked(&self, answered: bool) {
+        let counter = if answered { &self.looks } else { &self.failed_looks };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn waited(&self) {
+        self.waits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn turned(&self) {
+        self.turns.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn calls(&self, call: PowerCall) {
+        if let Some(place) = CALLS.iter().position(|name| *name == call.as_str()) {
+            self.calls[place].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn moved(&self, to: Phase) {
+        if let Some(place) = Phase::ALL.iter().position(|phase| *phase == to) {
+            self.entered[place].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Figures of one pool.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PoolFigure {
+    pub used_milliwatt_hours: u64,
+    pub saved_milliwatt_hours: u64,
+    pub milliwatts: i64,
+}
+
+/// Figures of one host; `None` is unknown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostFigure {
+    pub host: Arc<str>,
+    pub pool: String,
+    pub phase: Phase,
+    pub power: PublicPower,
+    pub milliwatts: Option<i64>,
+    pub millicelsius: Option<i64>,
+    pub cpu_permille: Option<i64>,
+    pub memory_permille: Option<i64>,
+    pub bmc_reachable: bool,
+}
+
+/// Everything that a scrape shows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Figures {
+    pub leading: bool,
+    pub phases: BTreeMap<Phase, u64>,
+    /// Hosts in a phase for longer than it may take.
+    pub overdue: u64,
+    pub unreachable: u64,
+    pub set_aside: u64,
+    pub pools: BTreeMap<String, PoolFigure>,
+    pub looks: u64,
+    pub failed_looks: u64,
+    pub waits: u64,
+    pub turns: u64,
+    pub calls: Vec<(&'static str, u64)>,
+    pub entered: Vec<(Phase, u64)>,
+}
+
+impl Shared {
+    pub(super) fn figures(&self) -> Figures {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let counters = &self.counters;
+        let mut figures = Figures {
+            leading: self.lead.now().is_some(),
+            looks: read(&counters.looks),
+            failed_looks: read(&counters.failed_looks),
+            waits: read(&counters.waits),
+            turns: read(&counters.turns),
+            calls: CALLS.into_iter().zip(counters.calls.iter().map(read)).collect(),
+            entered: Phase::ALL.into_iter().zip(counters.entered.iter().map(read)).collect(),
+            ..Figures::default()
+        };
+        for record in self.book().hosts.values() {
+            figures.set_aside += u64::from(record.fault.is_some());
+            let (Some(spec), Some(status)) = (&record.spec, &record.status) else { continue };
+            *figures.phases.entry(status.phase).or_default() += 1;
+            figures.overdue += u64::from(status.overdue_since.is_some());
+            figures.unreachable += u64::from(!status.bmc_reachable);
+            let Some(metrics) = &record.metrics else { continue };
+            let pool = figures.pools.entry(spec.pool.clone()).or_default();
+            pool.used_milliwatt_hours += metrics.used_milliwatt_hours;
+            pool.saved_milliwatt_hours += metrics.saved_milliwatt_hours;
+            pool.milliwatts += metrics.milliwatts.value().copied().unwrap_or(0);
+        }
+        figures
+    }
+
+    pub(super) fn host_figures(&self) -> Vec<HostFigure> {
+        let known = |value: Option<&Known<i64>>| value.and_then(|value| value.value().copied());
+        let figure = |(name, record): (&Arc<str>, &super::Record)| {
+            let (spec, status) = (record.spec.as_ref()?, record.status.as_ref()?);
+            let metrics = record.metrics.as_deref();
+            Some(HostFigure {
+                host: Arc::clone(name),
+                pool: spec.pool.clone(),
+                phase: status.phase,
+                power: status.power_state,
+                milliwatts: known(metrics.map(|one| &one.milliwatts)),
+                millicelsius: known(metrics.map(|one| &one.millicelsius)),
+                cpu_permille: known(metrics.map(|one| &one.cpu_permille)),
+                memory_permille: known(metrics.map(|one| &one.memory_permille)),
+                bmc_reachable: status.bmc_reachable,
+            })
+        };
+        self.book().hosts.iter().filter_map(figure).collect()
+    }
+}

@@ -1,0 +1,257 @@
+//! What limits power-ons across hosts: operations at once, starts per second, watts per rack.
+//!
+//! Only power-ons are held back. Switching off is never kept waiting, but counts while it goes on.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+use muster_model::{Duration, Timestamp, host::BareMetalNodeSpec, rack::Rack};
+
+use super::book::Book;
+
+/// Why a host has to wait before it may be switched on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    Operations { now: u32, limit: u32 },
+    RackOperations { rack: String, now: u32, limit: u32 },
+    Rising { rack: String, now: u32, limit: u32 },
+    StartsPerSecond { limit: u32 },
+    Watts { rack: String, drawn: u64, more: u32, cap: u32 },
+    WattsUnknown { rack: String, cap: u32 },
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Operations { now, limit } => {
+                write!(f, "waits: {now} of {limit} power operations under way")
+            }
+            Self::RackOperations { rack, now, limit } => {
+                write!(f, "waits: {now} of {limit} power operations under way in rack {rack}")
+            }
+            Self::Rising { rack, now, limit } => {
+                write!(f, "waits: {now} of {limit} machines on their way up in rack {rack}")
+            }
+            Self::StartsPerSecond { limit } => write!(f, "waits: {limit} power-ons per second are allowed"),
+            Self::Watts { rack, drawn, more, cap } => write!(
+                f,
+                "waits: rack {rack} may draw {cap} W, {drawn} W are taken and it may take {more} W more"
+            ),
+            Self::WattsUnknown { rack, cap } => write!(
+                f,
+                "waits: rack {rack} may draw {cap} W, and its maxWatts is not known; set it in its spec"
+            ),
+        }
+    }
+}
+
+/// Grants that the book does not show yet, and the starts of the last second.
+#[derive(Debug, Default)]
+pub(super) struct Gate {
+    granted: BTreeSet<Arc<str>>,
+    starts: VecDeque<Timestamp>,
+}
+
+/// A second: what `maxStartsPerSecond` counts in.
+const WINDOW: Duration = Duration::from_secs(1);
+
+impl Gate {
+    /// Lets a host start, or says what it waits for. A grant counts until [`Gate::settle`].
+    pub(super) fn admit(
+        &mut self,
+        name: &Arc<str>,
+        spec: &BareMetalNodeSpec,
+        rack: Option<&Rack>,
+        book: &Book,
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
+        let global = &book.global;
+        let in_rack = |other: &Arc<str>| {
+            let record = book.hosts.get(other).and_then(|record| record.spec.as_ref());
+            spec.rack.is_some() && record.is_some_and(|other| other.rack == spec.rack)
+        };
+        let granted = u32::try_from(self.granted.len()).unwrap_or(u32::MAX);
+        let beside = u32::try_from(self.granted.iter().filter(|other| in_rack(other)).count()).unwrap_or(0);
+        let switching = book.switching().saturating_add(granted);
+        if switching >= global.max_power_operations {
+            return Err(Refusal::Operations { now: switching, limit: global.max_power_operations });
+        }
+        if let Some(name) = &spec.rack {
+            let load = book.rack_load(name);
+            let (now, limit) = (load.switching.saturating_add(beside), global.max_power_operations_per_rack);
+            if now >= limit {
+                return Err(Refusal::RackOperations { rack: name.clone(), now, limit });
+            }
+            if let Some(rack) = rack {
+                let rising = load.rising.saturating_add(beside);
+                if rising >= rack.start_limit {
+                    let limit = rack.start_limit;
+                    return Err(Refusal::Rising { rack: name.clone(), now: rising, limit });
+                }
+                self.watts(spec, name, rack, book)?;
+            }
+        }
+        while self.starts.front().is_some_and(|at| now.since(*at) >= WINDOW || *at > now) {
+            self.starts.pop_front();
+        }
+        let limit = global.max_starts_per_second;
+        if self.starts.len() >= usize::try_from(limit).unwrap_or(usize::MAX) {
+            return Err(Refusal::StartsPerSecond { limit });
+        }
+        self.starts.push_back(now);
+        self.granted.insert(Arc::clone(name));
+        Ok(())
+    }
+
+    fn watts(&self, spec: &BareMetalNodeSpec, name: &str, rack: &Rack, book: &Book) -> Result<(), Refusal> {
+        let Some(cap) = rack.watt_cap else { return Ok(()) };
+        let Some(more) = spec.max_watts else {
+            return Err(Refusal::WattsUnknown { rack: name.to_owned(), cap });
+        };
+        let waiting: u64 = self
+            .granted
+            .iter()
+            .filter_map(|other| book.hosts.get(other)?.spec.as_ref())
+            .filter(|other| other.rack == spec.rack)
+            .map(|other| u64::from(other.max_watts.unwrap_or(0)))
+            .sum();
+        let drawn = book.rack_load(name).watts.saturating_add(waiting);
+        if drawn.saturating_add(u64::from(more)) > u64::from(cap) {
+            return Err(Refusal::Watts { rack: name.to_owned(), drawn, more, cap });
+        }
+        Ok(())
+    }
+
+    /// The host's state is stored, or will not be: the book speaks for it again.
+    pub(super) fn settle(&mut self, name: &str) {
+        self.granted.remove(name);
+    }
+
+    /// Starts that another leader made in the last second count as ours.
+    pub(super) fn remember(&mut self, starts: impl IntoIterator<Item = Timestamp>) {
+        self.granted.clear();
+        self.starts = starts.into_iter().collect();
+        self.starts.make_contiguous().sort_unstable();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_model::{
+        host::{
+            BareMetalNodeStatus, Phase, PowerInterface,
+            keys::{self, HostRecord},
+        },
+        store::{Change, Entry, Revision},
+    };
+
+    use super::*;
+
+    fn put(book: &mut Book, revision: u64, key: String, value: Vec<u8>) {
+        let revision = Revision(revision);
+        let entry = Entry { key: key.clone(), value: value.into(), created: revision, modified: revision };
+        let _ = book.apply(&Change { revision, key, entry: Some(entry) });
+    }
+
+    fn spec(watts: Option<u32>) -> BareMetalNodeSpec {
+        let mut spec = BareMetalNodeSpec::new("gpu", PowerInterface::Redfish);
+        spec.mgmt_address = Some("10.0.0.5".parse().unwrap());
+        spec.bmc_credentials = Some("a".into());
+        spec.rack = Some("r1".into());
+        spec.max_watts = watts;
+        spec
+    }
+
+    /// Hosts in rack r1 in these phases.
+    fn book(phases: &[Phase]) -> Book {
+        let mut book = Book::default();
+        book.global.max_starts_per_second = 100;
+        for (number, phase) in phases.iter().enumerate() {
+            let (name, revision) = (format!("h{number}"), 10 + 2 * number as u64);
+            let mut status = BareMetalNodeStatus::enrolling(Timestamp::EPOCH);
+            (status.phase, status.state) = (*phase, phase.state());
+            put(
+                &mut book,
+                revision,
+                keys::host(&name, HostRecord::Spec),
+                serde_json::to_vec(&spec(Some(300))).unwrap(),
+            );
+            put(
+                &mut book,
+                revision + 1,
+                keys::host(&name, HostRecord::Status),
+                serde_json::to_vec(&status).unwrap(),
+            );
+        }
+        book
+    }
+
+    #[track_caller]
+    fn check(phases: &[Phase], watts: Option<u32>, cap: Option<u32>, expected: &str) {
+        let rack = Rack { watt_cap: cap, ..Rack::new("r1") };
+        let answer =
+            Gate::default().admit(&"new".into(), &spec(watts), Some(&rack), &book(phases), Timestamp::EPOCH);
+        assert_eq!(answer.map_or_else(|refusal| refusal.to_string(), |()| "starts".into()), expected);
+    }
+
+    #[test]
+    fn ops_r15_a_rack_lets_so_many_start_and_draws_so_much() {
+        use Phase::{Booting, Idle, PowerRequested, Reserved, Serving, Stopping};
+        check(&[], Some(300), None, "starts");
+        check(&[Idle; 9], Some(300), Some(300), "starts");
+        check(
+            &[Reserved, PowerRequested, Stopping, Stopping],
+            Some(300),
+            None,
+            "waits: 4 of 4 power operations under way in rack r1",
+        );
+        check(&[Booting; 4], Some(300), None, "waits: 4 of 4 machines on their way up in rack r1");
+        check(&[Serving; 3], Some(300), Some(1200), "starts");
+        check(
+            &[Serving; 3],
+            Some(301),
+            Some(1200),
+            "waits: rack r1 may draw 1200 W, 900 W are taken and it may take 301 W more",
+        );
+        check(
+            &[],
+            None,
+            Some(1200),
+            "waits: rack r1 may draw 1200 W, and its maxWatts is not known; set it in its spec",
+        );
+    }
+
+    #[test]
+    fn grants_count_before_they_are_stored() {
+        let (book, mut gate) = (book(&[]), Gate::default());
+        let rack = Rack { watt_cap: Some(700), ..Rack::new("r1") };
+        let mut admit = |name: &str, now: i64| {
+            gate.admit(&name.into(), &spec(Some(300)), Some(&rack), &book, Timestamp::from_millis(now))
+        };
+        // The granted hosts have to be in the book for their watts to be known.
+        assert_eq!(admit("h0", 0), Ok(()));
+        assert_eq!(admit("h1", 0), Ok(()));
+        gate.settle("h0");
+        assert_eq!(gate.granted.len(), 1);
+    }
+
+    #[test]
+    fn starts_per_second_are_counted_over_a_second() {
+        let mut book = book(&[]);
+        book.global.max_starts_per_second = 2;
+        let mut gate = Gate::default();
+        let mut plain = spec(None);
+        plain.rack = None;
+        let mut admit = |name: &str, now: i64| {
+            gate.admit(&name.into(), &plain, None, &book, Timestamp::from_millis(now)).is_ok()
+        };
+        let answers: Vec<bool> = [0, 100, 200, 999, 1000, 1001, 1100]
+            .iter()
+            .enumerate()
+            .map(|(n, now)| admit(&n.to_string(), *now))
+            .collect();
+        assert_eq!(answers, [true, true, false, false, true, false, true]);
+    }
+}

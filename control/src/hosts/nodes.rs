@@ -1,0 +1,228 @@
+//! What a cluster shows of a host: its node, the pods on it, and how much of it they ask for.
+
+use std::{collections::HashMap, sync::Arc};
+
+use muster_engine::{
+    down::{Fate, fate},
+    fit::requests::{self, Amounts},
+    lifecycle::{Cordon, NodeSeen, NodeView, PodsView},
+};
+use muster_model::{
+    Known, NODEPOOL_LABEL, Quantity, Timestamp,
+    host::{Ambiguous, BareMetalNodeSpec, MatchBy, node_of},
+    k8s::{Effect, Labels, Node, Pod, Taint},
+    observe::{CORDON_MARK, ClusterView, OFF_TAINT, OUT_OF_SERVICE_TAINT, STARTUP_TAINT},
+    pool::TaintEffect,
+};
+
+/// Names the host on its node.
+pub(super) const HOST_LABEL: &str = "muster.dev/host";
+/// Extended resource that counts GPUs unless the host names others.
+const GPU: &str = "nvidia.com/gpu";
+const KEEP: [(&str, &str); 2] =
+    [("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"), ("karpenter.sh/do-not-disrupt", "true")];
+
+/// A view with what is needed to find things in it quickly. Made once for every view.
+#[derive(Debug)]
+pub(super) struct Indexed {
+    pub view: ClusterView,
+    by_name: HashMap<Arc<str>, usize>,
+    /// By the whole provider id, and by its last part.
+    by_provider: HashMap<Box<str>, Vec<usize>>,
+    pods: HashMap<Box<str>, Vec<u32>>,
+    unschedulable: Vec<u32>,
+}
+
+impl Indexed {
+    pub(super) fn new(view: ClusterView) -> Self {
+        let mut index = Self {
+            by_name: HashMap::new(),
+            by_provider: HashMap::new(),
+            pods: HashMap::new(),
+            unschedulable: Vec::new(),
+            view,
+        };
+        let objects = Arc::clone(&index.view.objects);
+        for (place, node) in objects.nodes.iter().enumerate() {
+            index.by_name.insert(Arc::clone(&node.metadata.name), place);
+            if let Some(provider) = &node.spec.provider_id {
+                let last = provider.rsplit('/').next().filter(|last| **last != **provider);
+                for id in [Some(&**provider), last].into_iter().flatten() {
+                    index.by_provider.entry(id.into()).or_default().push(place);
+                }
+            }
+        }
+        for (place, pod) in objects.pods.iter().enumerate() {
+            let place = u32::try_from(place).unwrap_or(u32::MAX);
+            if let Some(node) = &pod.spec.node_name {
+                index.pods.entry(node.as_ref().into()).or_default().push(place);
+            } else if pod.is_pending() && is_unschedulable(pod) {
+                index.unschedulable.push(place);
+            }
+        }
+        index
+    }
+
+    /// The node of a host, by the one rule that its spec names.
+    pub(super) fn node(&self, host: &str, spec: &BareMetalNodeSpec) -> Result<Option<&Node>, Ambiguous> {
+        let nodes = &self.view.objects.nodes;
+        let given = spec.node_match.value.as_deref();
+        let places: &[usize] = match spec.node_match.by {
+            MatchBy::ProviderId => {
+                let id = given.or(spec.inventory_id.as_deref()).unwrap_or(host);
+                self.by_provider.get(id).map_or(&[], Vec::as_slice)
+            }
+            MatchBy::Name => self.by_name.get(given.unwrap_or(host)).map_or(&[], std::slice::from_ref),
+            MatchBy::Label | MatchBy::Mac => return node_of(host, spec, nodes),
+        };
+        node_of(host, spec, places.iter().map(|place| &nodes[*place]))
+    }
+
+    /// The same for those who do without when it is not clear.
+    pub(super) fn clear_node(&self, host: &str, spec: &BareMetalNodeSpec) -> Option<&Node> {
+        self.node(host, spec).ok().flatten()
+    }
+
+    pub(super) fn pods_on(&self, node: &str) -> impl Iterator<Item = &Pod> {
+        let places = self.pods.get(node).map_or(&[][..], Vec::as_slice);
+        places.iter().filter_map(|place| self.view.objects.pods.get(usize::try_from(*place).ok()?))
+    }
+
+    /// Pods that the scheduler has found no place for and that came into being since `since`.
+    pub(super) fn stranded_since(&self, since: Timestamp) -> u32 {
+        let stranded = self.unschedulable.iter().filter_map(|place| {
+            let pod = self.view.objects.pods.get(usize::try_from(*place).ok()?)?;
+            pod.metadata.creation_timestamp.filter(|created| *created >= since)
+        });
+        u32::try_from(stranded.count()).unwrap_or(u32::MAX)
+    }
+}
+
+fn is_unschedulable(pod: &Pod) -> bool {
+    let condition = pod.status.condition("PodScheduled");
+    condition.is_some_and(|one| &*one.status == "False" && &*one.reason == "Unschedulable")
+}
+
+/// The node as the lifecycle wants it.
+pub(super) fn seen(host: &str, spec: &BareMetalNodeSpec, index: &Indexed) -> Result<NodeView, Ambiguous> {
+    let Some(node) = index.node(host, spec)? else { return Ok(NodeView::Absent) };
+    let taint = |key: &str| node.spec.taints.iter().any(|taint| &*taint.key == key);
+    let mark = node.metadata.annotations.text(CORDON_MARK);
+    let cordon = match (node.spec.unschedulable, mark) {
+        (false, _) => Cordon::None,
+        (true, Some(op)) => Cordon::Ours { op: op.to_owned() },
+        (true, None) => Cordon::Foreign,
+    };
+    let wanted = labels(host, spec);
+    let labelled = wanted.iter().all(|(key, value)| node.metadata.labels.text(key) == Some(&**value));
+    let tainted = taints(spec).iter().all(|taint| node.spec.taints.contains(taint));
+    let boot_id = &node.status.node_info.boot_id;
+    Ok(NodeView::Present(NodeSeen {
+        name: node.name().to_owned(),
+        boot_id: (!boot_id.is_empty()).then(|| boot_id.to_string()),
+        ready: node.status.condition("Ready").is_some_and(|ready| &*ready.status == "True"),
+        lease_renewed: index.view.renewed.get(node.name()).copied(),
+        cordon,
+        startup_taint: taint(STARTUP_TAINT),
+        off_taint: taint(OFF_TAINT),
+        out_of_service: taint(OUT_OF_SERVICE_TAINT),
+        labels_complete: labelled && tainted,
+        missing: missing(spec, node),
+    }))
+}
+
+/// A resource that the inventory promises and the node does not show.
+fn missing(spec: &BareMetalNodeSpec, node: &Node) -> Option<String> {
+    let lacks = |name: &str, amount: Quantity| {
+        node.status.allocatable.get(name).is_none_or(|shown| *shown < amount).then(|| name.to_owned())
+    };
+    let custom = &spec.resources.custom_resources;
+    let named = custom.keys().any(|name| name.ends_with("/gpu"));
+    let gpus = i64::from(spec.resources.gpu);
+    if gpus > 0
+        && !named
+        && let Some(name) = lacks(GPU, Quantity::from_units(gpus))
+    {
+        return Some(name);
+    }
+    custom.iter().find_map(|(name, amount)| lacks(name, *amount))
+}
+
+/// Labels that the node of a host carries.
+pub(super) fn labels(host: &str, spec: &BareMetalNodeSpec) -> Labels {
+    let own = spec.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    own.chain([(NODEPOOL_LABEL, spec.pool.as_str()), (HOST_LABEL, host)])
+        .map(|(key, value)| (Box::from(key), Box::from(value)))
+        .collect::<Vec<(Box<str>, Box<str>)>>()
+        .into_iter()
+        .collect()
+}
+
+/// Taints that the node of a host carries.
+pub(super) fn taints(spec: &BareMetalNodeSpec) -> Vec<Taint> {
+    let taint = |taint: &muster_model::pool::Taint| Taint {
+        key: taint.key.as_str().into(),
+        value: taint.value().into(),
+        effect: match taint.effect {
+            TaintEffect::NoSchedule => Effect::NoSchedule,
+            TaintEffect::PreferNoSchedule => Effect::PreferNoSchedule,
+            TaintEffect::NoExecute => Effect::NoExecute,
+        },
+    };
+    spec.taints.iter().map(taint).collect()
+}
+
+/// What keeps a pod from being evicted at all, if something does.
+fn is_protected(pod: &Pod) -> bool {
+    KEEP.iter().any(|(key, value)| pod.metadata.annotations.text(key) == Some(value))
+}
+
+/// Pods to be evicted, in the order of their names.
+pub(super) fn evictable<'i>(index: &'i Indexed, node: &str, now: Timestamp) -> Vec<&'i Pod> {
+    let moves = |pod: &&Pod| matches!(fate(pod, now), Fate::Moves | Fate::Expendable) && !is_protected(pod);
+    let mut pods: Vec<&Pod> = index.pods_on(node).filter(moves).collect();
+    pods.sort_by_key(|pod| pod.key());
+    pods
+}
+
+/// The pods on a node as the lifecycle wants them.
+pub(super) fn pods_seen(index: &Indexed, node: &str, blocked_by: Option<&str>, now: Timestamp) -> PodsView {
+    let mut seen = PodsView::default();
+    for pod in index.pods_on(node) {
+        match fate(pod, now) {
+            Fate::Terminal | Fate::Daemon | Fate::Mirror => {}
+            // Nobody has seen it end: power stays until it is gone.
+            Fate::Terminating | Fate::LongTerminating => seen.terminating += 1,
+            Fate::Moves if is_protected(pod) => seen.protected += 1,
+            Fate::Moves | Fate::Expendable => seen.evictable += 1,
+        }
+    }
+    seen.blocked_by = blocked_by.filter(|_| seen.evictable > 0).map(str::to_owned);
+    seen
+}
+
+/// Requested shares of what the node offers, in thousandths: CPU and memory.
+pub(super) fn use_of(index: &Indexed, node: &Node) -> (Known<i64>, Known<i64>) {
+    let at = index.view.fresh_at;
+    let offered = Amounts::capacity(&node.status.allocatable);
+    let mut asked = Amounts::default();
+    for pod in index.pods_on(node.name()).filter(|pod| !pod.is_finished()) {
+        asked.add(&requests::of_bound(pod));
+    }
+    let share = |name: &str, asked: i64, offered: i64| {
+        if offered <= 0 {
+            return Known::Unknown { why: format!("its node offers no {name}"), since: at };
+        }
+        let permille = i128::from(asked).saturating_mul(1000) / i128::from(offered);
+        Known::Value { value: i64::try_from(permille).unwrap_or(i64::MAX), at }
+    };
+    (share("cpu", asked.milli_cpu, offered.milli_cpu), share("memory", asked.memory, offered.memory))
+}
+
+/// What of a node and its pods a change is worth a look for; not the lease, which changes all the time.
+pub(super) fn digest(host: &str, spec: &BareMetalNodeSpec, index: &Indexed) -> u64 {
+    let Ok(NodeView::Present(mut node)) = seen(host, spec, index) else { return 0 };
+    node.lease_renewed = None;
+    let pods = index.pods_on(&node.name).count();
+    super::ways::fnv(format!("{node:?} {pods}").bytes())
+}

@@ -1,0 +1,287 @@
+//! Doing what a step asked for, once its state is stored.
+
+use std::sync::Arc;
+
+use muster_engine::lifecycle::{Effect, EffectKind, Outcome, Performed, TroubleClass};
+use muster_model::{
+    Known, Timestamp,
+    host::{BareMetalNodeSpec, BareMetalNodeStatus, Limits, Power, PowerCall},
+    k8s::{Effect as TaintEffect, Taint},
+    observe::{ActError, Acted, ClusterPort, NodeAction, OFF_TAINT, OUT_OF_SERVICE_TAINT, STARTUP_TAINT},
+    power::{Fault, PowerError},
+};
+
+use super::{
+    around::Home,
+    evidence::Cluster,
+    failpoint::Side,
+    look::{class, limited, outcome},
+    nodes,
+    pace::FRESH,
+    turn::{Memo, Shared},
+    ways::{Way, boot_of, order_of},
+};
+use crate::lead::Tenure;
+
+/// Evictions that one turn asks for; the rest has its turn a few seconds later.
+const EVICTIONS: usize = 50;
+
+/// What effects are performed on.
+#[derive(Debug)]
+pub(super) struct Scene<'a> {
+    pub shared: &'a Shared,
+    pub name: &'a Arc<str>,
+    pub spec: &'a BareMetalNodeSpec,
+    pub status: &'a BareMetalNodeStatus,
+    pub limits: &'a Limits,
+    pub ways: &'a [Way],
+    pub access: u64,
+    pub cluster: &'a Cluster,
+    pub lead: &'a Tenure,
+}
+
+/// What was done that a further look depends on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Deeds {
+    pub called: bool,
+    pub acted: bool,
+}
+
+/// Performs the effects of a step in their order.
+pub(super) async fn perform(scene: &Scene<'_>, memo: &mut Memo, effects: &[Effect]) -> Deeds {
+    let mut deeds = Deeds::default();
+    for effect in effects {
+        let Some(point) = point(&effect.kind) else { continue };
+        let failpoints = &scene.shared.failpoints;
+        failpoints.reach("effect", point, Side::Before).await;
+        match &effect.kind {
+            EffectKind::Power(call) => {
+                call_power(scene, memo, effect, *call).await;
+                deeds.called = true;
+            }
+            kind => {
+                act(scene, memo, effect, kind).await;
+                deeds.acted = true;
+            }
+        }
+        failpoints.reach("effect", point, Side::After).await;
+    }
+    deeds
+}
+
+/// An effect's name among the failpoints; `None` for what the transaction or the turn itself does.
+const fn point(kind: &EffectKind) -> Option<&'static str> {
+    Some(match kind {
+        EffectKind::Power(call) => call.as_str(),
+        EffectKind::Cordon => "cordon",
+        EffectKind::Uncordon => "uncordon",
+        EffectKind::Evict => "evict",
+        EffectKind::ApplyLabels => "label",
+        EffectKind::RemoveStartupTaint => "remove-startup-taint",
+        EffectKind::TaintOff => "taint-off",
+        EffectKind::RemoveOffTaint => "remove-off-taint",
+        EffectKind::DeleteNode => "delete-node",
+        EffectKind::OutOfServiceTaint => "taint-out-of-service",
+        EffectKind::RemoveOutOfServiceTaint => "remove-out-of-service-taint",
+        EffectKind::Reserve
+        | EffectKind::ReleaseReservation
+        | EffectKind::Forget
+        | EffectKind::Probe { .. }
+        | EffectKind::CaptureEvidence => return None,
+    })
+}
+
+/// One power call: the lease, the machine's present state, and only then the call.
+async fn call_power(scene: &Scene<'_>, memo: &mut Memo, effect: &Effect, call: PowerCall) {
+    if !may_call(scene) {
+        tracing::warn!(host = %scene.name, call = call.as_str(), "a power call is left to the next leader");
+        return;
+    }
+    let ended = match checked_call(scene, memo, effect, call).await {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            tracing::warn!(host = %scene.name, call = call.as_str(), code = error.code(), %error, "a power call failed");
+            note_trouble(scene, memo, &error);
+            outcome(&error)
+        }
+    };
+    if let Some((op, seq)) = effect.op.as_ref().and_then(|op| Some((op.id.clone(), op.seq?))) {
+        memo.performed = Performed::Ended { op, seq, outcome: ended };
+    }
+}
+
+/// Whether this process still leads under the epoch that the state was stored with, for long enough.
+fn may_call(scene: &Scene<'_>) -> bool {
+    let needed = scene.limits.call.saturating_add(scene.limits.lease_margin);
+    scene.shared.lead.now().is_some_and(|lead| lead.fence == scene.lead.fence && lead.left >= needed)
+}
+
+async fn checked_call(
+    scene: &Scene<'_>,
+    memo: &mut Memo,
+    effect: &Effect,
+    call: PowerCall,
+) -> Result<Outcome, PowerError> {
+    if let Some(expected) = effect.expects
+        && let Some(found) = not_as_expected(scene, memo, expected).await
+    {
+        tracing::info!(host = %scene.name, call = call.as_str(), found, "a power call is dropped: not as expected");
+        return Ok(Outcome::Unknown);
+    }
+    if !may_call(scene) {
+        return Ok(Outcome::Unknown);
+    }
+    let way = &scene.ways[place(scene, call).min(scene.ways.len().saturating_sub(1))];
+    let unusable = |why: String| PowerError {
+        host: scene.name.to_string(),
+        address: way.kind.to_string(),
+        fault: Fault::Invalid { why },
+    };
+    let bmc = way.bmc.as_ref().map_err(|why| unusable(why.clone()))?;
+    let driver = scene.shared.drivers.get(way.kind);
+    let driver = driver.ok_or_else(|| unusable(format!("no driver {} runs here", way.kind)))?;
+    let (clock, limit) = (&scene.shared.clock, scene.limits.call);
+    tracing::info!(host = %scene.name, driver = %way.kind, call = call.as_str(), "power call");
+    scene.shared.counters.calls(call);
+    match (call, order_of(call)) {
+        (PowerCall::SetBoot { .. }, _) => {
+            let pool =
+                scene.shared.book().pools.get(&scene.spec.pool).and_then(|pool| pool.boot_profile.clone());
+            let name = scene.spec.boot_profile.clone().or(pool).unwrap_or_default();
+            let Some(profile) = scene.shared.around.boot_profile(&name) else {
+                let message = format!("boot profile {name:?} does not exist");
+                return Ok(Outcome::Refused { reason: "NoBootProfile", message });
+            };
+            limited(clock, limit, bmc, driver.set_boot(bmc, boot_of(&profile))).await?;
+            Ok(Outcome::Accepted)
+        }
+        (_, Some(order)) => {
+            let _ = limited(clock, limit, bmc, driver.request(bmc, order)).await?;
+            Ok(Outcome::Accepted)
+        }
+        (_, None) => {
+            let message = "no driver can restart a BMC".to_owned();
+            Ok(Outcome::Refused { reason: "NotSupported", message })
+        }
+    }
+}
+
+/// The driver to call: the one asked for, or the one in use instead of the first while that is remembered.
+fn place(scene: &Scene<'_>, call: PowerCall) -> usize {
+    let asked = call.driver();
+    let now = scene.shared.clock.now();
+    let Some(fallback) = scene.status.driver_fallback.as_ref().filter(|one| now < one.until) else {
+        return asked;
+    };
+    let Some(way) = scene.ways.get(fallback.index) else { return asked };
+    let abilities = way.kind.abilities();
+    let able = match call {
+        PowerCall::SetBoot { .. } => abilities.boot_once,
+        PowerCall::PowerOn { .. } => abilities.on,
+        PowerCall::GracefulOff { .. } => abilities.graceful_off,
+        PowerCall::ForceOff { .. } => abilities.force_off,
+        PowerCall::PowerCycle { .. } => abilities.cycle,
+        PowerCall::WolBurst { .. } | PowerCall::ResetBmc { .. } => false,
+    };
+    if asked < fallback.index && able { fallback.index } else { asked }
+}
+
+/// Reads the machine unless that has just been done; what was found if it is not `expected`.
+async fn not_as_expected(scene: &Scene<'_>, memo: &mut Memo, expected: Power) -> Option<String> {
+    let now = scene.shared.clock.now();
+    let recent = |at: Timestamp| now.since(at) <= scene.shared.pace.scaled(FRESH) && at <= now;
+    if !memo.looked.as_ref().is_some_and(|looked| recent(looked.at)) {
+        let _ = scene.shared.look_at(scene.name, scene.ways, scene.status, scene.access, memo, None).await;
+    }
+    match memo.looked.as_ref().map(|looked| &looked.power) {
+        Some(Known::Value { value, .. }) if value.power == expected => None,
+        Some(Known::Value { value, .. }) => Some(value.power.to_string()),
+        Some(Known::Unknown { why, .. }) => Some(why.clone()),
+        None => Some("nothing can read it".into()),
+    }
+}
+
+/// A refusal by the BMC's account, certificate or identity is known from now on.
+fn note_trouble(scene: &Scene<'_>, memo: &mut Memo, error: &PowerError) {
+    let class = class(error);
+    if let (TroubleClass::Blocked(_), Some(looked)) = (class, memo.looked.as_mut()) {
+        let since = scene.shared.clock.now();
+        let trouble = muster_engine::lifecycle::BmcTrouble {
+            class,
+            message: error.to_string(),
+            attempts: 1,
+            credential_version: scene.access,
+        };
+        looked.bmc = Known::Unknown { why: trouble, since };
+    }
+}
+
+/// Does something to the host's node.
+async fn act(scene: &Scene<'_>, memo: &mut Memo, effect: &Effect, kind: &EffectKind) {
+    let Cluster::Seen(index) = scene.cluster else { return };
+    let Some(node) = index.clear_node(scene.name, scene.spec) else { return };
+    let Home::Cluster { port, .. } = scene.shared.around.home(&scene.spec.pool) else { return };
+    let (name, uid) = (node.name(), node.metadata.uid.to_string());
+    let taint = |key: &str, value: &str, effect| Taint { key: key.into(), value: value.into(), effect };
+    let action = match kind {
+        EffectKind::Cordon => NodeAction::Cordon {
+            op: scene
+                .status
+                .cordoned_by
+                .clone()
+                .or_else(|| effect.op.as_ref().map(|op| op.id.clone()))
+                .unwrap_or_else(|| scene.name.to_string()),
+        },
+        EffectKind::Uncordon => NodeAction::Uncordon,
+        EffectKind::Evict => return evict(scene, memo, &port, name).await,
+        EffectKind::ApplyLabels => NodeAction::Label {
+            labels: nodes::labels(scene.name, scene.spec),
+            taints: nodes::taints(scene.spec),
+        },
+        EffectKind::RemoveStartupTaint => NodeAction::RemoveTaint { key: STARTUP_TAINT.into() },
+        EffectKind::TaintOff => NodeAction::AddTaint(taint(OFF_TAINT, "", TaintEffect::NoSchedule)),
+        EffectKind::RemoveOffTaint => NodeAction::RemoveTaint { key: OFF_TAINT.into() },
+        EffectKind::DeleteNode => NodeAction::DeleteNode { uid },
+        EffectKind::OutOfServiceTaint => {
+            NodeAction::AddTaint(taint(OUT_OF_SERVICE_TAINT, "nodeshutdown", TaintEffect::NoExecute))
+        }
+        EffectKind::RemoveOutOfServiceTaint => NodeAction::RemoveTaint { key: OUT_OF_SERVICE_TAINT.into() },
+        EffectKind::Power(_)
+        | EffectKind::Reserve
+        | EffectKind::ReleaseReservation
+        | EffectKind::Forget
+        | EffectKind::Probe { .. }
+        | EffectKind::CaptureEvidence => return,
+    };
+    match port.act(name, &action).await {
+        Ok(Acted::Done) => {
+            tracing::info!(host = %scene.name, node = name, verb = action.verb(), "node changed");
+        }
+        Ok(Acted::AlreadySo | Acted::Gone) => {}
+        Err(error) => {
+            tracing::warn!(host = %scene.name, node = name, verb = action.verb(), %error, "a node was not changed");
+        }
+    }
+}
+
+/// Asks for the eviction of every pod that has to go. What refuses is remembered by name.
+async fn evict(scene: &Scene<'_>, memo: &mut Memo, port: &Arc<dyn ClusterPort>, node: &str) {
+    let Cluster::Seen(index) = scene.cluster else { return };
+    memo.blocked_by = None;
+    for pod in nodes::evictable(index, node, scene.shared.clock.now()).into_iter().take(EVICTIONS) {
+        if scene.shared.lead.now().is_none_or(|lead| lead.fence != scene.lead.fence) {
+            return; // somebody else goes on
+        }
+        let key = pod.key();
+        let action =
+            NodeAction::Evict { pod: key.clone(), uid: pod.metadata.uid.to_string(), grace_seconds: None };
+        match port.act(node, &action).await {
+            Ok(_) => {}
+            Err(ActError::Budget { budget, .. }) => memo.blocked_by = Some(format!("{budget} of pod {key}")),
+            Err(error) => {
+                tracing::warn!(host = %scene.name, pod = %key, %error, "a pod was not evicted");
+                memo.blocked_by = Some(format!("{error}"));
+            }
+        }
+    }
+}

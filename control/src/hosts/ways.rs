@@ -1,0 +1,274 @@
+//! From a host's spec to the ways that its drivers take, and between the inventory's words for power and the
+//! drivers' words.
+
+use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
+
+use muster_model::{
+    host::{
+        self, BareMetalNodeSpec, BootProfile, DriverSpec, HostIdentity, MgmtAddress, OnReset, PowerCall,
+        TlsVerify,
+    },
+    power::{
+        self, Bmc, BootOverride, CipherSuite, Endpoint, Expected, Mac, Order, Pin, Power, PowerAction,
+        PowerState, Privilege, RedfishAuth, Trust,
+    },
+};
+
+/// The drivers of this process, by kind.
+#[derive(Debug, Clone, Default)]
+pub struct Drivers(BTreeMap<power::DriverKind, Arc<dyn Power>>);
+
+impl Drivers {
+    pub fn new(drivers: impl IntoIterator<Item = Arc<dyn Power>>) -> Self {
+        Self(drivers.into_iter().map(|driver| (driver.driver(), driver)).collect())
+    }
+
+    pub fn get(&self, kind: host::DriverKind) -> Option<&Arc<dyn Power>> {
+        self.0.get(&kind_of(kind))
+    }
+
+    /// Ends every session of every driver. Once, before the process stops.
+    pub async fn close(&self) {
+        for driver in self.0.values() {
+            driver.close().await;
+        }
+    }
+}
+
+pub(super) const fn kind_of(kind: host::DriverKind) -> power::DriverKind {
+    match kind {
+        host::DriverKind::Redfish => power::DriverKind::Redfish,
+        host::DriverKind::Ipmi => power::DriverKind::Ipmi,
+        host::DriverKind::Wol => power::DriverKind::Wol,
+        host::DriverKind::Agent => power::DriverKind::Agent,
+        host::DriverKind::Webhook => power::DriverKind::Webhook,
+        host::DriverKind::DryRun => power::DriverKind::DryRun,
+    }
+}
+
+/// One entry of a host's driver list, ready to be called or with the reason why it cannot be.
+#[derive(Debug, Clone)]
+pub(super) struct Way {
+    pub kind: host::DriverKind,
+    pub bmc: Result<Bmc, String>,
+}
+
+/// The ways of a host, in the order of its driver list.
+pub(super) fn ways(name: &str, spec: &BareMetalNodeSpec, known: Option<&HostIdentity>) -> Vec<Way> {
+    let expect = Expected {
+        serial: spec.serial.clone().or_else(|| known.and_then(|known| known.serial.clone())),
+        uuid: known.and_then(|known| known.uuid.clone()),
+    };
+    let way = |driver: &DriverSpec| {
+        let bmc = endpoint(spec, driver).map(|endpoint| Bmc {
+            host: name.to_owned(),
+            endpoint,
+            credential: spec.credential(Some(driver)),
+            expect: expect.clone(),
+        });
+        Way { kind: driver.kind, bmc }
+    };
+    spec.effective_drivers().iter().map(way).collect()
+}
+
+fn endpoint(spec: &BareMetalNodeSpec, driver: &DriverSpec) -> Result<Endpoint, String> {
+    let setting = |name: &str| driver.settings.get(name).map(String::as_str);
+    let address = || -> Result<String, String> {
+        let own = driver.address.clone().or_else(|| spec.mgmt_address.as_ref().map(ToString::to_string));
+        own.ok_or_else(|| format!("driver {} needs an address; set mgmtAddress", driver.kind))
+    };
+    let with_port = |address: String| match setting("port") {
+        Some(port) if address.parse::<MgmtAddress>().is_ok_and(|address| address.port().is_none()) => {
+            format!("{address}:{port}")
+        }
+        _ => address,
+    };
+    match driver.kind {
+        host::DriverKind::Redfish => {
+            let address = with_port(address()?);
+            let url = if address.contains("://") { address } else { format!("https://{address}") };
+            let auth = match setting("auth") {
+                Some("basic") => RedfishAuth::Basic,
+                _ => RedfishAuth::Auto,
+            };
+            Ok(Endpoint::Redfish { url, system: spec.system_id.clone(), trust: trust(spec, driver)?, auth })
+        }
+        host::DriverKind::Ipmi => {
+            let suite = match setting("cipherSuite") {
+                None => CipherSuite::default(),
+                Some(text) => text
+                    .parse::<u8>()
+                    .map_err(|_| format!("cipherSuite {text:?} is no number; set 17 or 3"))
+                    .and_then(CipherSuite::try_from)?,
+            };
+            let privilege = match setting("privilege") {
+                Some("operator") => Privilege::Operator,
+                _ => Privilege::Administrator,
+            };
+            Ok(Endpoint::Ipmi { address: with_port(address()?), suite, privilege })
+        }
+        host::DriverKind::Wol => {
+            let mac = spec.mac_address.ok_or("driver wol needs macAddress")?;
+            let broadcast = setting("broadcast").ok_or("driver wol needs the setting broadcast")?.to_owned();
+            let port = setting("port").and_then(|port| port.parse().ok()).unwrap_or(9);
+            let secure_on = setting("secureOn")
+                .map(|text| text.parse::<Mac>().map_err(|error| format!("secureOn: {error}")))
+                .transpose()?;
+            Ok(Endpoint::Wol { mac: Mac(mac.bytes()), broadcast, port, secure_on })
+        }
+        host::DriverKind::Agent => Ok(Endpoint::Agent),
+        host::DriverKind::Webhook => {
+            let url = address()?;
+            let url = if url.contains("://") { url } else { format!("https://{url}") };
+            Ok(Endpoint::Webhook { url, trust: trust(spec, driver)? })
+        }
+        host::DriverKind::DryRun => Ok(Endpoint::DryRun),
+    }
+}
+
+fn trust(spec: &BareMetalNodeSpec, driver: &DriverSpec) -> Result<Trust, String> {
+    match spec.tls_verify {
+        TlsVerify::Pin => {
+            let pin = driver.settings.get("pin");
+            let pin = pin.map(|text| text.parse::<Pin>().map_err(|error| error.to_string())).transpose()?;
+            Ok(Trust::Pin { pin })
+        }
+        TlsVerify::Ca => {
+            let pem = driver.settings.get("caBundle").cloned();
+            let pem = pem.ok_or("tlsVerify ca needs the driver setting caBundle")?;
+            Ok(Trust::Ca { pem, server_name: driver.settings.get("serverName").cloned() })
+        }
+        TlsVerify::Webpki => Ok(Trust::Webpki),
+        TlsVerify::Insecure => Ok(Trust::Insecure),
+    }
+}
+
+/// Which BMC a host shares with others behind it: calls to one go one at a time.
+pub(super) fn bmc_key(spec: &BareMetalNodeSpec, name: &str) -> String {
+    spec.mgmt_address.as_ref().map_or_else(|| format!("host {name}"), ToString::to_string)
+}
+
+/// Changes whenever the way to a BMC does: its account's version, its address, its trust. A BMC that refused
+/// one is tried again with the next.
+pub(super) fn access_version(spec: &BareMetalNodeSpec, version_of: impl Fn(&str) -> u64) -> u64 {
+    let mut text = format!("{:?} {:?} {:?}", spec.mgmt_address, spec.tls_verify, spec.system_id);
+    for driver in spec.effective_drivers() {
+        let version = spec.credential(Some(&driver)).map(|name| (version_of(&name), name));
+        let _ = write!(text, " {} {:?} {:?} {version:?}", driver.kind, driver.address, driver.settings);
+    }
+    fnv(text.bytes())
+}
+
+/// FNV-1a: the same everywhere and for ever.
+pub(super) fn fnv(bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// What a driver read, in the inventory's words; `None` is an answer that says nothing.
+pub(super) const fn power_of(state: &PowerState) -> Option<host::Power> {
+    match state {
+        PowerState::On => Some(host::Power::On),
+        PowerState::Off => Some(host::Power::Off),
+        PowerState::PoweringOn => Some(host::Power::TurningOn),
+        PowerState::PoweringOff => Some(host::Power::TurningOff),
+        PowerState::Unknown { .. } => None,
+    }
+}
+
+/// What to order from a driver for a call of the lifecycle; `None` for what is not a power order.
+pub(super) const fn order_of(call: PowerCall) -> Option<Order> {
+    match call {
+        PowerCall::PowerOn { reset, .. } => {
+            let attempt = match reset {
+                OnReset::On => 0,
+                OnReset::ForceOn => 1,
+                OnReset::PushPowerButton => 2,
+            };
+            Some(Order { action: PowerAction::On, attempt })
+        }
+        PowerCall::WolBurst { .. } => Some(Order::first(PowerAction::On)),
+        PowerCall::GracefulOff { .. } => Some(Order::first(PowerAction::GracefulOff)),
+        PowerCall::ForceOff { .. } => Some(Order::first(PowerAction::ForceOff)),
+        PowerCall::PowerCycle { .. } => Some(Order::first(PowerAction::Cycle)),
+        PowerCall::SetBoot { .. } | PowerCall::ResetBmc { .. } => None,
+    }
+}
+
+/// A boot profile as a driver takes it.
+pub(super) const fn boot_of(profile: &BootProfile) -> BootOverride {
+    let target = match profile.target {
+        host::BootTarget::Pxe => power::BootTarget::Pxe,
+        host::BootTarget::UefiHttp => power::BootTarget::UefiHttp,
+        host::BootTarget::Disk => power::BootTarget::Disk,
+        host::BootTarget::BiosSetup => power::BootTarget::Setup,
+        host::BootTarget::None => power::BootTarget::Default,
+    };
+    let mode = match profile.mode {
+        host::BootMode::Keep => None,
+        host::BootMode::Uefi => Some(power::BootMode::Uefi),
+        host::BootMode::Legacy => Some(power::BootMode::Legacy),
+    };
+    BootOverride { target, mode, once: profile.once }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_model::host::PowerInterface;
+
+    use super::*;
+
+    fn spec() -> BareMetalNodeSpec {
+        let mut spec = BareMetalNodeSpec::new("gpu", PowerInterface::Redfish);
+        spec.mgmt_address = Some("10.0.0.5".parse().unwrap());
+        spec.bmc_credentials = Some("rack-a".into());
+        spec
+    }
+
+    #[test]
+    fn ways_follow_the_spec() {
+        #[track_caller]
+        fn check(change: impl FnOnce(&mut BareMetalNodeSpec), expected: &str) {
+            let mut one = spec();
+            change(&mut one);
+            let ways = ways("h1", &one, None);
+            let text = match &ways[0].bmc {
+                Ok(bmc) => format!("{} {}", bmc.driver(), bmc.address()),
+                Err(why) => why.clone(),
+            };
+            assert_eq!(text, expected);
+        }
+        check(|_| {}, "redfish https://10.0.0.5");
+        check(|spec| spec.power_interface = PowerInterface::Ipmi, "ipmi 10.0.0.5");
+        check(|spec| spec.mgmt_address = None, "driver redfish needs an address; set mgmtAddress");
+        check(|spec| spec.power_interface = PowerInterface::Wol, "driver wol needs macAddress");
+        check(
+            |spec| {
+                let mut ipmi = DriverSpec::new(host::DriverKind::Ipmi);
+                ipmi.settings.insert("port".into(), "6230".into());
+                spec.drivers = vec![ipmi];
+            },
+            "ipmi 10.0.0.5:6230",
+        );
+        check(
+            |spec| {
+                let mut ipmi = DriverSpec::new(host::DriverKind::Ipmi);
+                ipmi.settings.insert("cipherSuite".into(), "0".into());
+                spec.drivers = vec![ipmi];
+            },
+            "cipher suite 0 needs no password and is never used; set 17 or 3",
+        );
+    }
+
+    #[test]
+    fn a_new_version_address_or_trust_is_new_access() {
+        let before = access_version(&spec(), |_| 1);
+        assert_eq!(access_version(&spec(), |_| 1), before);
+        assert_ne!(access_version(&spec(), |_| 2), before);
+        let mut moved = spec();
+        moved.mgmt_address = Some("10.0.0.6".parse().unwrap());
+        assert_ne!(access_version(&moved, |_| 1), before);
+        let mut trusting = spec();
+        trusting.tls_verify = TlsVerify::Insecure;
+        assert_ne!(access_version(&trusting, |_| 1), before);
+    }
+}

@@ -1,0 +1,457 @@
+//! Registering, changing and deleting hosts: one transaction each, with everything that follows from it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use muster_model::{
+    FieldErrors, Timestamp,
+    field::FieldError,
+    host::{
+        BareMetalNodeSpec, Deletion, DeletionMode, NamedHost, Phase, PoolMembers, Registered,
+        keys::{self as hosts, HostRecord, PoolRecord},
+        unique::{Identifier, identifiers},
+    },
+    names,
+    store::{Committed, Entry, Expect, Revision, Txn},
+};
+use sha2::{Digest, Sha256};
+
+use super::{
+    Host, Inventory, InventoryError, encode,
+    events::{HostChanges, SpecChange},
+    index::Index,
+    keys,
+};
+use crate::registry::{AuditNote, Guard, RegistryError, WriteContext};
+
+/// Tries of a write that others keep getting in the way of.
+pub(super) const MAX_TRIES: usize = 16;
+
+/// The result of a write.
+#[derive(Debug, Clone)]
+pub struct HostWritten {
+    pub host: Arc<Host>,
+    /// Whether anything changed.
+    pub changed: bool,
+    pub warnings: Vec<String>,
+    pub audit: AuditNote,
+}
+
+/// What a delete did.
+#[derive(Debug, Clone)]
+pub struct HostDeleted {
+    /// Gone already; otherwise the host loop brings the machine to rest first.
+    pub gone: bool,
+    pub audit: AuditNote,
+}
+
+/// What a change is called in the host's history, and why it was made.
+#[derive(Debug, Clone, Copy)]
+pub struct Act<'a> {
+    pub verb: &'a str,
+    pub reason: Option<&'a str>,
+}
+
+impl<'a> Act<'a> {
+    pub const fn new(verb: &'a str) -> Self {
+        Self { verb, reason: None }
+    }
+
+    #[must_use]
+    pub const fn because(self, reason: &'a str) -> Self {
+        Self { reason: Some(reason), ..self }
+    }
+}
+
+/// What a write says about itself.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Told<'a> {
+    pub(super) by: &'a str,
+    pub(super) at: Timestamp,
+    pub(super) verb: &'a str,
+}
+
+/// One change of one host, ready to be put into a transaction.
+#[derive(Debug)]
+pub(super) struct Edit<'a> {
+    pub(super) name: &'a str,
+    /// What the store must hold for it.
+    pub(super) expect: Expect,
+    pub(super) before: Option<Arc<BareMetalNodeSpec>>,
+    /// `None` deletes all its records.
+    pub(super) after: Option<&'a BareMetalNodeSpec>,
+    pub(super) message: String,
+}
+
+impl Inventory {
+    /// Registers a host.
+    pub async fn create(
+        &self,
+        context: &WriteContext,
+        host: &NamedHost,
+        warnings: Vec<String>,
+    ) -> Result<HostWritten, InventoryError> {
+        let mut spec = host.spec.clone();
+        let registered = Registered { by: context.actor.clone(), at: context.now };
+        spec.registered.get_or_insert(registered);
+        check_name(&host.name)?;
+        let _turn = self.shared.writer.lock().await;
+        for _ in 0..MAX_TRIES {
+            let guard = self.guard().await?;
+            if let Some(written) = self.replayed(context, &host.name).await? {
+                return Ok(written);
+            }
+            if self.shared.index().get(&host.name).is_some() {
+                return Err(InventoryError::Taken { kind: "BareMetalNode", name: host.name.clone() });
+            }
+            self.vet(&host.name, &spec)?;
+            let mut told = warnings.clone();
+            told.extend(self.doubts(&spec).await?);
+            let note = note(&host.name, None, Some(&spec));
+            if context.dry_run {
+                let shown = Arc::new(preview(&host.name, &spec));
+                return Ok(HostWritten { host: shown, changed: true, warnings: told, audit: note });
+            }
+            let edit = Edit {
+                name: &host.name,
+                expect: Expect::Absent,
+                before: None,
+                after: Some(&spec),
+                message: format!("registered in pool {}", spec.pool),
+            };
+            let tell = Told { by: &context.actor, at: context.now, verb: "create" };
+            let attach = |txn: Txn| match &context.idempotency {
+                Some(key) => key.record(txn, &encode(&spec), context.now),
+                None => txn,
+            };
+            if let Some(revision) = self.commit(guard.as_ref(), tell, &[edit], attach).await? {
+                let host = self.host(&host.name).ok_or(InventoryError::Busy)?;
+                return Ok(HostWritten { host, changed: true, warnings: told, audit: note.at(revision) });
+            }
+        }
+        Err(InventoryError::Busy)
+    }
+
+    /// The host that the same request registered before, as it is now.
+    async fn replayed(
+        &self,
+        context: &WriteContext,
+        name: &str,
+    ) -> Result<Option<HostWritten>, InventoryError> {
+        let Some(key) = &context.idempotency else { return Ok(None) };
+        let made = key.made(&*self.shared.store).await.map_err(|error| match error {
+            RegistryError::Store(error) => InventoryError::Store(error),
+            RegistryError::Damaged { key, source } => InventoryError::Damaged { key, source },
+            _ => InventoryError::IdempotencyMismatch,
+        })?;
+        let host = made.and_then(|_| self.host(name));
+        Ok(host.map(|host| HostWritten {
+            host,
+            changed: false,
+            warnings: Vec::new(),
+            audit: AuditNote::default(),
+        }))
+    }
+
+    /// Changes a spec. `change` gets it as it stands, and may be called again when others change it meanwhile.
+    /// `attach` adds to the transaction what belongs to the change.
+    pub async fn update(
+        &self,
+        context: &WriteContext,
+        act: Act<'_>,
+        name: &str,
+        precondition: Guard<'_>,
+        change: impl Fn(&Host) -> Result<(BareMetalNodeSpec, Vec<String>), InventoryError>,
+        attach: impl Fn(Txn, &BareMetalNodeSpec) -> Txn,
+    ) -> Result<HostWritten, InventoryError> {
+        let _turn = self.shared.writer.lock().await;
+        for _ in 0..MAX_TRIES {
+            let guard = self.guard().await?;
+            let missing = InventoryError::NotFound { kind: "BareMetalNode" };
+            let Some(host) = self.host(name) else { return Err(missing) };
+            let (spec, mut warnings) = change(&host)?;
+            if !precondition(host.version()) {
+                return Err(InventoryError::Precondition { current: host.version() });
+            }
+            if host.is_deleting() && spec.deletion.is_some() {
+                return Err(InventoryError::Deleting { name: name.to_owned() });
+            }
+            check_name(name)?;
+            self.vet(name, &spec)?;
+            let before = host.readable().cloned();
+            let note = note(name, before.as_deref(), Some(&spec));
+            if before.as_deref() == Some(&spec) {
+                return Ok(HostWritten { host, changed: false, warnings, audit: note });
+            }
+            warnings.extend(self.doubts(&spec).await?);
+            if context.dry_run {
+                let host = Arc::new(preview(name, &spec));
+                return Ok(HostWritten { host, changed: true, warnings, audit: note });
+            }
+            let expect = host.spec.as_ref().map_or(Expect::Absent, |stored| Expect::Modified(stored.version));
+            let mut message = describe(before.as_deref(), &spec);
+            if let Some(reason) = act.reason {
+                message = format!("{reason} ({message})");
+            }
+            let edit = Edit { name, expect, before, after: Some(&spec), message };
+            let tell = Told { by: &context.actor, at: context.now, verb: act.verb };
+            if let Some(revision) =
+                self.commit(guard.as_ref(), tell, &[edit], |txn| attach(txn, &spec)).await?
+            {
+                let host = self.host(name).ok_or(InventoryError::Busy)?;
+                return Ok(HostWritten { host, changed: true, warnings, audit: note.at(revision) });
+            }
+        }
+        Err(InventoryError::Busy)
+    }
+
+    /// Deletes a host, or marks it so that the host loop does when the machine is ready for it.
+    ///
+    /// A record that nothing works on (set aside, never looked at, or off and idle) is gone at once.
+    pub async fn delete(
+        &self,
+        context: &WriteContext,
+        name: &str,
+        precondition: Guard<'_>,
+        mode: DeletionMode,
+    ) -> Result<HostDeleted, InventoryError> {
+        let _turn = self.shared.writer.lock().await;
+        for _ in 0..MAX_TRIES {
+            let guard = self.guard().await?;
+            let missing = InventoryError::NotFound { kind: "BareMetalNode" };
+            let Some(host) = self.host(name) else { return Err(missing) };
+            if !precondition(host.version()) {
+                return Err(InventoryError::Precondition { current: host.version() });
+            }
+            let before = host.readable().cloned();
+            let gone = mode == DeletionMode::Force || host.set_aside().is_some() || at_rest(&host);
+            let note = note(name, before.as_deref(), None);
+            if context.dry_run {
+                return Ok(HostDeleted { gone, audit: note });
+            }
+            let expect = host.spec.as_ref().map_or(Expect::Absent, |stored| Expect::Modified(stored.version));
+            let marked = before.as_deref().cloned().map(|mut spec| {
+                spec.deletion = Some(Deletion { mode, by: context.actor.clone(), at: context.now });
+                spec
+            });
+            let after = if gone { None } else { marked.as_ref() };
+            let message = match (gone, mode) {
+                (true, DeletionMode::Force) => "deleted by force; nothing was done to the machine",
+                (true, _) => "deleted; it was at rest",
+                (false, DeletionMode::PowerOff) => "to be deleted after its drain and power-off",
+                (false, _) => "to be deleted after its drain",
+            };
+            let edit = Edit { name, expect, before, after, message: message.to_owned() };
+            let tell = Told { by: &context.actor, at: context.now, verb: "delete" };
+            // The machine must still be as it was looked at: its loop may just have begun something.
+            let unchanged = |txn: Txn| if gone { still(txn, &host, mode) } else { txn };
+            if let Some(revision) = self.commit(guard.as_ref(), tell, &[edit], unchanged).await? {
+                return Ok(HostDeleted { gone, audit: note.at(revision) });
+            }
+        }
+        Err(InventoryError::Busy)
+    }
+
+    /// The guard as it stands, after the index has seen everything that was written under it.
+    pub(super) async fn guard(&self) -> Result<Option<Entry>, InventoryError> {
+        if !self.is_live() {
+            return Err(InventoryError::Stalled);
+        }
+        let guard = self.shared.store.get(keys::GUARD).await?;
+        if let Some(entry) = &guard
+            && !self.shared.caught_up(entry.modified).await
+        {
+            return Err(InventoryError::Stalled);
+        }
+        Ok(guard)
+    }
+
+    /// Refuses what another host has already.
+    pub(super) fn vet(&self, name: &str, spec: &BareMetalNodeSpec) -> Result<(), InventoryError> {
+        check_claims(&self.shared.index(), name, spec, &BTreeMap::new())
+    }
+
+    /// Commits edits with everything that follows; `None` when somebody else was faster.
+    pub(super) async fn commit(
+        &self,
+        guard: Option<&Entry>,
+        told: Told<'_>,
+        edits: &[Edit<'_>],
+        attach: impl Fn(Txn) -> Txn,
+    ) -> Result<Option<Revision>, InventoryError> {
+        let expect = guard.map_or(Expect::Absent, |entry| Expect::Modified(entry.modified));
+        let mut txn = Txn::new().expect(keys::GUARD, expect).put(keys::GUARD, encode(&told.by));
+        let changes = edits.iter().map(|edit| self.changes(edit.name));
+        let changes = futures::future::try_join_all(changes).await?;
+        for (edit, changes) in edits.iter().zip(changes) {
+            txn = txn.expect(hosts::host(edit.name, HostRecord::Spec), edit.expect);
+            txn = write_edit(txn, told, edit, changes);
+        }
+        txn = members(txn, &self.shared.index(), edits);
+        txn = attach(txn);
+        match self.shared.store.commit(txn).await? {
+            Committed::Done { revision } => {
+                self.shared.caught_up(revision).await;
+                Ok(Some(revision))
+            }
+            Committed::Refused { found, .. } => {
+                if let Some(entry) = found {
+                    self.shared.caught_up(entry.modified).await;
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// What people and tools did to a host's spec.
+    pub async fn changes(&self, name: &str) -> Result<HostChanges, InventoryError> {
+        let entry = self.shared.store.get(&keys::changes(name)).await?;
+        Ok(entry.and_then(|entry| serde_json::from_slice(&entry.value).ok()).unwrap_or_default())
+    }
+}
+
+/// Adds one edit, and its line in the host's changes.
+fn write_edit(mut txn: Txn, told: Told<'_>, edit: &Edit<'_>, mut changes: HostChanges) -> Txn {
+    let value = edit.after.map(encode);
+    if let Some(value) = &value {
+        txn = txn.put(hosts::host(edit.name, HostRecord::Spec), value.clone());
+    } else {
+        for record in HostRecord::ALL {
+            txn = txn.delete(hosts::host(edit.name, record));
+        }
+        txn = txn.delete(hosts::boot_progress(edit.name)).delete(keys::boot_token(edit.name));
+    }
+    let entry = SpecChange {
+        at: told.at,
+        by: told.by.to_owned(),
+        verb: told.verb.to_owned(),
+        message: edit.message.clone(),
+    };
+    changes.push(digest(value.as_deref().unwrap_or_default()), entry);
+    txn.put(keys::changes(edit.name), encode(&changes))
+}
+
+/// Nothing works on it: its records can go in one transaction.
+fn at_rest(host: &Host) -> bool {
+    let quiet = host.op.is_none() && host.intent.is_none();
+    quiet && host.status.as_ref().is_none_or(|status| matches!(status.phase, Phase::Enrolling | Phase::Idle))
+}
+
+/// Adds comparisons that hold only while the machine is still at rest. By force nothing is compared.
+fn still(txn: Txn, host: &Host, mode: DeletionMode) -> Txn {
+    if mode == DeletionMode::Force || host.op.is_some() || host.intent.is_some() {
+        return txn;
+    }
+    [HostRecord::Op, HostRecord::Intent]
+        .into_iter()
+        .fold(txn, |txn, record| txn.expect(hosts::host(&host.name, record), Expect::Absent))
+}
+
+/// Fails when another host has what `spec` claims; `also` are claims that are not in the index yet.
+pub(super) fn check_claims(
+    index: &Index,
+    name: &str,
+    spec: &BareMetalNodeSpec,
+    also: &BTreeMap<(Identifier, String), String>,
+) -> Result<(), InventoryError> {
+    for claim in identifiers(spec) {
+        let owner = index.owner(&claim, name).or_else(|| also.get(&claim).map(String::as_str));
+        if let Some(owner) = owner.filter(|owner| *owner != name) {
+            let (by, value) = claim;
+            return Err(InventoryError::Clash { by, value, owner: owner.to_owned() });
+        }
+    }
+    Ok(())
+}
+
+/// Adds the member lists that follow from the edits.
+fn members(mut txn: Txn, index: &Index, edits: &[Edit<'_>]) -> Txn {
+    let edited: BTreeSet<&str> = edits.iter().map(|edit| edit.name).collect();
+    let mut pools: BTreeSet<&str> = BTreeSet::new();
+    for edit in edits {
+        pools.extend(edit.before.as_deref().map(|spec| spec.pool.as_str()));
+        pools.extend(edit.after.map(|spec| spec.pool.as_str()));
+    }
+    for pool in pools {
+        let mut names = index.members_of(pool, &edited);
+        names.extend(
+            edits
+                .iter()
+                .filter(|edit| edit.after.is_some_and(|spec| spec.pool == pool))
+                .map(|edit| edit.name.to_owned()),
+        );
+        let known = index.members.get(pool);
+        let key = hosts::pool(pool, PoolRecord::Members);
+        let wanted = encode(&PoolMembers(names.iter().cloned().collect()));
+        if known.is_some_and(|known| known.value == wanted) {
+            continue;
+        }
+        txn = txn.expect(&key, known.map_or(Expect::Absent, |known| Expect::Modified(known.version)));
+        txn = if names.is_empty() { txn.delete(&key) } else { txn.put(&key, wanted) };
+    }
+    txn
+}
+
+pub(super) fn check_name(name: &str) -> Result<(), InventoryError> {
+    names::check_dns_label(name).map_err(|error| {
+        let fault = FieldError::new("name", error.problem).found_text(name).allowed(names::DNS_LABEL);
+        InventoryError::Invalid(FieldErrors::one(fault))
+    })
+}
+
+/// A host that is not stored, for answers to dry runs.
+fn preview(name: &str, spec: &BareMetalNodeSpec) -> Host {
+    let mut host = Host::new(name);
+    let entry = Entry {
+        key: String::new(),
+        value: encode(spec).into(),
+        created: Revision::ZERO,
+        modified: Revision::ZERO,
+    };
+    host.take(HostRecord::Spec, Some(&entry), Revision::ZERO);
+    host
+}
+
+pub(super) fn digest(value: &[u8]) -> String {
+    hex::encode(Sha256::digest(value))
+}
+
+/// What the audit log is told: digests and paths, never values.
+pub(super) fn note(
+    name: &str,
+    before: Option<&BareMetalNodeSpec>,
+    after: Option<&BareMetalNodeSpec>,
+) -> AuditNote {
+    let project = after.or(before).and_then(|spec| spec.project.clone()).unwrap_or_default();
+    AuditNote::of(
+        project,
+        name.to_owned(),
+        before.and_then(|spec| serde_json::to_value(spec).ok()),
+        after.and_then(|spec| serde_json::to_value(spec).ok()),
+    )
+}
+
+/// Fields that changed, with values where they are short: for a host's history.
+pub(super) fn describe(before: Option<&BareMetalNodeSpec>, after: &BareMetalNodeSpec) -> String {
+    let Some(before) = before else { return "replaced a record that was set aside".to_owned() };
+    let members = |spec: &BareMetalNodeSpec| match serde_json::to_value(spec) {
+        Ok(serde_json::Value::Object(map)) => map,
+        _ => serde_json::Map::new(),
+    };
+    let (old, new) = (members(before), members(after));
+    let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let show = |value: Option<&serde_json::Value>| match value {
+        None => "nothing".to_owned(),
+        Some(serde_json::Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    };
+    let short = |text: String| if text.chars().count() > 120 { "…".to_owned() } else { text };
+    let parts: Vec<String> = names
+        .into_iter()
+        .filter(|name| old.get(*name) != new.get(*name))
+        .map(|name| format!("{name} from {} to {}", short(show(old.get(name))), short(show(new.get(name)))))
+        .collect();
+    if parts.is_empty() { "nothing changed".to_owned() } else { parts.join("; ") }
+}

@@ -1,0 +1,235 @@
+//! One host as the index knows it: its records, what is wrong with them, and how the API shows them.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use muster_model::{
+    FieldErrors, Timestamp,
+    host::{
+        BareMetalNodeSpec, BareMetalNodeStatus, HostMetrics, HostOp, Intent, State, health, keys::HostRecord,
+    },
+    names,
+    status::Health,
+    store::{Entry, Revision},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+/// Why a record is not used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SetAside {
+    /// The key whose value is at fault.
+    pub key: String,
+    pub reason: String,
+}
+
+/// A spec as it is stored.
+#[derive(Debug, Clone)]
+pub struct StoredSpec {
+    /// Every fault, when the record cannot be used.
+    pub spec: Result<Arc<BareMetalNodeSpec>, FieldErrors>,
+    pub raw: Bytes,
+    pub created: Revision,
+    pub version: Revision,
+}
+
+/// Everything that is stored about one host, but for its events.
+#[derive(Debug, Clone)]
+pub struct Host {
+    pub name: Arc<str>,
+    /// `None` when only other records are there: leftovers, or a tool that writes in the wrong order.
+    pub spec: Option<StoredSpec>,
+    pub status: Option<Arc<BareMetalNodeStatus>>,
+    pub op: Option<Arc<HostOp>>,
+    pub intent: Option<Arc<Intent>>,
+    pub metrics: Option<Arc<HostMetrics>>,
+    /// Records beside the spec that cannot be read, by kind.
+    pub unread: Vec<(HostRecord, String)>,
+    /// The last commit that touched any of them.
+    pub revision: Revision,
+    /// Another host that has what only one can have, and why this one yields.
+    pub clash: Option<String>,
+    text: OnceLock<Bytes>,
+}
+
+impl Host {
+    pub(super) fn new(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            spec: None,
+            status: None,
+            op: None,
+            intent: None,
+            metrics: None,
+            unread: Vec::new(),
+            revision: Revision::ZERO,
+            clash: None,
+            text: OnceLock::new(),
+        }
+    }
+
+    /// Takes in one record; `None` is its deletion.
+    pub(super) fn take(&mut self, record: HostRecord, entry: Option<&Entry>, revision: Revision) {
+        self.revision = self.revision.max(revision);
+        self.text = OnceLock::new();
+        self.unread.retain(|(kind, _)| *kind != record);
+        let mut fault = None;
+        match record {
+            HostRecord::Spec => self.spec = entry.map(stored_spec),
+            HostRecord::Status => self.status = decode(entry, &mut fault),
+            HostRecord::Op => self.op = decode(entry, &mut fault),
+            HostRecord::Intent => self.intent = decode(entry, &mut fault),
+            HostRecord::Metrics => self.metrics = decode(entry, &mut fault),
+            HostRecord::Events => {}
+        }
+        if let Some(why) = fault {
+            self.unread.push((record, why));
+        }
+    }
+
+    pub(super) fn set_clash(&mut self, clash: Option<String>) {
+        self.clash = clash;
+        self.text = OnceLock::new();
+    }
+
+    /// Whether nothing at all is stored any more.
+    pub(super) fn is_empty(&self) -> bool {
+        self.spec.is_none()
+            && self.status.is_none()
+            && self.op.is_none()
+            && self.intent.is_none()
+            && self.metrics.is_none()
+            && self.unread.is_empty()
+    }
+
+    /// The spec, if it is in use: it can be read, its name fits, and no other host has a better claim.
+    pub fn accepted(&self) -> Option<&Arc<BareMetalNodeSpec>> {
+        self.readable().filter(|_| self.set_aside().is_none())
+    }
+
+    /// The spec, if it can be read at all.
+    pub fn readable(&self) -> Option<&Arc<BareMetalNodeSpec>> {
+        self.spec.as_ref()?.spec.as_ref().ok()
+    }
+
+    /// Resource version: the last write of the spec.
+    pub fn version(&self) -> Revision {
+        self.spec.as_ref().map_or(Revision::ZERO, |spec| spec.version)
+    }
+
+    /// Why the host is not used, if so.
+    pub fn set_aside(&self) -> Option<SetAside> {
+        let aside = |reason: String| {
+            let key = muster_model::host::keys::host(&self.name, HostRecord::Spec);
+            Some(SetAside { key, reason })
+        };
+        if let Err(error) = names::check_dns_label(&self.name) {
+            return aside(format!("the host's name {}; it must be {}", error.problem, names::DNS_LABEL));
+        }
+        match &self.spec {
+            None => aside("the host has no spec; write one, or delete its other records".to_owned()),
+            Some(StoredSpec { spec: Err(faults), .. }) => aside(faults.to_string()),
+            Some(_) => self.clash.clone().and_then(aside),
+        }
+    }
+
+    pub fn project(&self) -> Option<&str> {
+        self.readable()?.project.as_deref()
+    }
+
+    pub fn pool(&self) -> Option<&str> {
+        self.readable().map(|spec| spec.pool.as_str())
+    }
+
+    pub fn is_deleting(&self) -> bool {
+        self.readable().is_some_and(|spec| spec.deletion.is_some())
+    }
+
+    pub fn health(&self) -> Health {
+        if self.set_aside().is_some() { Health::Unhealthy } else { health(self.status.as_deref()) }
+    }
+
+    /// The stored status, or that of a host which nobody has looked at.
+    pub fn status(&self) -> BareMetalNodeStatus {
+        self.status.as_deref().cloned().unwrap_or_else(|| {
+            let since = self
+                .readable()
+                .and_then(|spec| spec.registered.as_ref())
+                .map_or(Timestamp::EPOCH, |registered| registered.at);
+            let mut status = BareMetalNodeStatus::enrolling(since);
+            "nobody has looked at it yet".clone_into(&mut status.reason);
+            status
+        })
+    }
+
+    pub fn state(&self) -> State {
+        self.status.as_ref().map_or(State::Off, |status| status.state)
+    }
+
+    /// The object as the API gives it, made once.
+    pub fn text(&self) -> Bytes {
+        self.text
+            .get_or_init(|| serde_json::to_vec(&self.to_api()).map(Bytes::from).unwrap_or_default())
+            .clone()
+    }
+
+    pub fn to_api(&self) -> Value {
+        let registered = self.readable().and_then(|spec| spec.registered.as_ref());
+        let mut object = json!({
+            "kind": "BareMetalNode",
+            "id": &*self.name,
+            "name": &*self.name,
+            "project": self.project(),
+            "resource_version": self.version().to_string(),
+            "generation": self.version().0,
+            "revision": self.revision.to_string(),
+            "created_at": registered.map(|registered| registered.at),
+            "created_by": registered.map(|registered| registered.by.as_str()),
+            "health": self.health(),
+            "status": self.status(),
+        });
+        object["spec"] = match &self.spec {
+            Some(StoredSpec { spec: Ok(spec), .. }) => json!(**spec),
+            Some(stored) => serde_json::from_slice(&stored.raw).unwrap_or(Value::Null),
+            None => Value::Null,
+        };
+        for (name, value) in [
+            ("op", self.op.as_deref().map(|op| json!(op))),
+            ("intent", self.intent.as_deref().map(|intent| json!(intent))),
+            ("metrics", self.metrics.as_deref().map(|metrics| json!(metrics))),
+            ("set_aside", self.set_aside().map(|aside| json!(aside))),
+            ("deletion", self.readable().and_then(|spec| spec.deletion.as_ref()).map(|mark| json!(mark))),
+        ] {
+            if let Some(value) = value {
+                object[name] = value;
+            }
+        }
+        if !self.unread.is_empty() {
+            object["unread"] = self
+                .unread
+                .iter()
+                .map(|(record, why)| json!({"record": record.as_str(), "reason": why}))
+                .collect();
+        }
+        object
+    }
+}
+
+fn stored_spec(entry: &Entry) -> StoredSpec {
+    StoredSpec {
+        spec: BareMetalNodeSpec::parse(&entry.value).map(|parsed| Arc::new(parsed.value)),
+        raw: entry.value.clone(),
+        created: entry.created,
+        version: entry.modified,
+    }
+}
+
+fn decode<T: DeserializeOwned>(entry: Option<&Entry>, fault: &mut Option<String>) -> Option<Arc<T>> {
+    match serde_json::from_slice(&entry?.value) {
+        Ok(value) => Some(Arc::new(value)),
+        Err(error) => {
+            *fault = Some(error.to_string());
+            None
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Old decisions again: the stored snapshot through the present engine, and two decisions side by side.
+
+use std::collections::BTreeSet;
+
+use muster_engine::{Plan, Snapshot, plan::Source};
+use serde::Serialize;
+
+use super::{Decision, DecisionId, Journal, JournalError, frame};
+use crate::planner::decide;
+
+/// A decision made once more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[must_use]
+pub struct Replay {
+    pub id: DecisionId,
+    /// The same plan, byte for byte.
+    pub same: bool,
+    /// One line that says so, with a number.
+    pub headline: String,
+    /// What was planned then, and what is planned now from the same snapshot.
+    pub then: Plan,
+    pub now: Plan,
+    pub differences: Vec<Difference>,
+    /// What the audit says about the plan of now.
+    pub findings: Vec<String>,
+}
+
+/// Something that one of two plans or snapshots has and the other has not.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Difference {
+    /// `new node`, `removal`, `unplaced pod`, `node`, `pending pod`, `host`, `pool`, `hold`, `gap`.
+    pub what: &'static str,
+    pub name: String,
+    /// `added`, `removed` or `changed`, from the first to the second.
+    pub change: &'static str,
+}
+
+/// Two decisions side by side: what changed in the world, and in the plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[must_use]
+pub struct Compared {
+    pub from: DecisionId,
+    pub to: DecisionId,
+    pub headline: String,
+    pub world: Vec<Difference>,
+    pub plan: Vec<Difference>,
+}
+
+impl Journal {
+    /// The snapshot and the plan of a decision.
+    pub async fn frame(&self, decision: &Decision) -> Result<(Snapshot, Plan), JournalError> {
+        let (head, _) = self.head(decision.cluster_id).await?;
+        let id = || decision.id.to_string();
+        let frame = decision.frame.as_ref().ok_or_else(|| JournalError::TooOld { id: id() })?;
+        if !head.key_frames.contains(&frame.key) {
+            return Err(JournalError::TooOld { id: id() });
+        }
+        let text = self.frame_text(decision.cluster_id, decision.number, frame).await?;
+        frame::parse(&super::frame_key(decision.cluster_id, decision.number, 0), &text)
+    }
+}
+
+/// Decides again from the stored snapshot.
+pub fn replay(decision: &Decision, snapshot: &Snapshot, then: Plan) -> Replay {
+    let decided = decide(snapshot);
+    let same = bytes(&then) == bytes(&decided.plan);
+    let differences = plans(&then, &decided.plan);
+    let (new, removed) = (decided.plan.new_nodes.len(), decided.plan.removals.len());
+    let headline = if same {
+        format!("the same plan again: {new} new nodes, {removed} removals")
+    } else {
+        format!("another plan: {} differences; now {new} new nodes, {removed} removals", differences.len())
+    };
+    Replay {
+        id: decision.id.clone(),
+        same,
+        headline,
+        then,
+        now: decided.plan,
+        differences,
+        findings: decided.findings,
+    }
+}
+
+/// What changed from one decision to another.
+pub fn compare(
+    (from, before, old): (&Decision, &Snapshot, &Plan),
+    (to, after, new): (&Decision, &Snapshot, &Plan),
+) -> Compared {
+    let (world, plan) = (worlds(before, after), plans(old, new));
+    let headline = format!(
+        "{} changes of the world and {} of the plan between {} and {}",
+        world.len(),
+        plan.len(),
+        from.at,
+        to.at
+    );
+    Compared { from: from.id.clone(), to: to.id.clone(), headline, world, plan }
+}
+
+fn bytes(plan: &Plan) -> Vec<u8> {
+    serde_json::to_vec(plan).expect("a plan is plain data")
+}
+
+fn plans(old: &Plan, new: &Plan) -> Vec<Difference> {
+    let machines = |plan: &Plan| -> BTreeSet<String> {
+        let named = plan.new_nodes.iter().enumerate().map(|(number, node)| match &node.source {
+            Source::Host { host } => format!("{}/{host}", node.pool),
+            Source::Bought { .. } => {
+                let nth = plan.new_nodes[..number].iter().filter(|other| other.pool == node.pool).count();
+                format!("{}/{} no. {}", node.pool, node.template, nth + 1)
+            }
+        });
+        named.collect()
+    };
+    let removals = |plan: &Plan| plan.removals.iter().map(|one| one.node.to_string()).collect();
+    let unplaced = |plan: &Plan| plan.unplaced.iter().map(ToString::to_string).collect();
+    let mut all = sets("new node", &machines(old), &machines(new));
+    all.extend(sets("removal", &removals(old), &removals(new)));
+    all.extend(sets("unplaced pod", &unplaced(old), &unplaced(new)));
+    all
+}
+
+fn worlds(old: &Snapshot, new: &Snapshot) -> Vec<Difference> {
+    let mut all = keyed("node", &old.members, &new.members, |one| {
+        (one.0.to_string(), format!("{:?}", (&one.1.pool, one.1.state)))
+    });
+    let pending = |snapshot: &Snapshot| -> BTreeSet<String> {
+        let waits = snapshot.cluster.pods.iter().filter(|pod| pod.is_pending());
+        waits.map(|pod| pod.key().to_string()).collect()
+    };
+    all.extend(sets("pending pod", &pending(old), &pending(new)));
+    all.extend(keyed("host", &old.hosts, &new.hosts, |host| {
+        (host.name.to_string(), format!("{:?}", (host.state, &host.health, host.recent_failures)))
+    }));
+    all.extend(keyed("pool", &old.pools, &new.pools, |pool| {
+        (
+            pool.name.to_string(),
+            format!(
+                "{:?}",
+                (pool.min, pool.max, pool.fixed, pool.mode, &pool.demand.trigger, &pool.templates)
+            ),
+        )
+    }));
+    all.extend(keyed("hold", &old.holds, &new.holds, |hold| {
+        (format!("{:?}: {}", hold.scope, hold.why), String::new())
+    }));
+    all.extend(keyed("gap", &old.gaps, &new.gaps, |gap| {
+        (format!("{:?}: {}", gap.scope, gap.why), String::new())
+    }));
+    all
+}
+
+fn sets(what: &'static str, old: &BTreeSet<String>, new: &BTreeSet<String>) -> Vec<Difference> {
+    let gone = old.difference(new).map(|name| Difference { what, name: name.clone(), change: "removed" });
+    let come = new.difference(old).map(|name| Difference { what, name: name.clone(), change: "added" });
+    gone.chain(come).collect()
+}
+
+fn keyed<T, C>(what: &'static str, old: C, new: C, key: impl Fn(T) -> (String, String)) -> Vec<Difference>
+where
+    C: IntoIterator<Item = T>,
+{
+    let old: std::collections::BTreeMap<String, String> = old.into_iter().map(&key).collect();
+    let new: std::collections::BTreeMap<String, String> = new.into_iter().map(&key).collect();
+    let names = |map: &std::collections::BTreeMap<String, String>| map.keys().cloned().collect();
+    let mut all = sets(what, &names(&old), &names(&new));
+    let changed = old.iter().filter(|(name, value)| new.get(*name).is_some_and(|other| other != *value));
+    all.extend(changed.map(|(name, _)| Difference { what, name: name.clone(), change: "changed" }));
+    all
+}

@@ -1,0 +1,74 @@
+//! The planner of one cluster: looks, decides, journals, and has it carried out.
+//!
+//! [`Planner::turn`] is one look, with the time as an argument: production calls it from a task
+//! ([`Planning::run`]), a simulation calls it with a clock of its own, and both run the same code. A turn never
+//! fails as a whole; what went wrong is on the [`Board`], and the next turn tries again.
+//!
+//! A process that does not lead takes the same turns without writing anything, so that it can explain.
+
+mod board;
+mod decide;
+mod run;
+mod tell;
+mod turn;
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use muster_model::{
+    ClusterId, cluster::Cluster, observe::ClusterPort, platform::PlatformKind, trigger::Triggers,
+};
+
+use crate::{actuator::Provisioner, journal::Journal, registry::Registry};
+
+pub use board::{Board, Counters, Live, View};
+pub use decide::{Decided, decide, faults};
+pub use run::Planning;
+pub(crate) use tell::cut;
+pub use turn::{Did, Planner, Turn};
+
+/// Where the connections to clusters come from.
+pub trait Connections: Send + Sync + fmt::Debug {
+    /// The port to a cluster, if somebody has told us how to reach it.
+    fn port(&self, cluster: &Cluster) -> Option<Arc<dyn ClusterPort>>;
+}
+
+/// Nobody has told us how to reach any cluster.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoConnections;
+
+impl Connections for NoConnections {
+    fn port(&self, _: &Cluster) -> Option<Arc<dyn ClusterPort>> {
+        None
+    }
+}
+
+/// What every planner of a process works with. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Parts {
+    pub registry: Arc<Registry>,
+    pub journal: Journal,
+    pub board: Arc<Board>,
+    pub connections: Arc<dyn Connections>,
+    pub triggers: Option<Arc<dyn Triggers>>,
+    /// Who is told of the size of pools that Muster provisions through somebody else.
+    pub provisioners: BTreeMap<PlatformKind, Arc<dyn Provisioner>>,
+}
+
+impl Parts {
+    /// With a registry alone: no connections, no triggers.
+    pub fn new(registry: Arc<Registry>) -> Self {
+        let journal = Journal::new(Arc::clone(registry.store()));
+        Self {
+            registry,
+            journal,
+            board: Arc::new(Board::default()),
+            connections: Arc::new(NoConnections),
+            triggers: None,
+            provisioners: BTreeMap::new(),
+        }
+    }
+
+    pub fn planner(&self, cluster: ClusterId) -> Planner {
+        Planner::new(self.clone(), cluster)
+    }
+}

@@ -1,0 +1,274 @@
+//! The planners of a process: one task for each registered cluster, woken by whatever changes.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use futures::StreamExt;
+use muster_model::{
+    Clock, ClusterId, Duration,
+    host::keys::{self as host_keys, HostRecord, Key},
+    platform::PlatformKind,
+    pool::Mode,
+    store::{Revision, StoreError, WatchEvent},
+};
+use tokio::{sync::Notify, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use super::{Did, Parts};
+use crate::{
+    lead::Leading,
+    registry::{Cluster, Kind},
+    snapshot::read::RACKS,
+};
+
+/// How long a planner waits after the first nudge for others to follow: a rollout makes many pods at once, and a
+/// pod should not wait a second for its host.
+const DEBOUNCE: Duration = Duration::from_millis(100);
+/// The longest rest after a look that took long.
+const LONGEST_REST: Duration = Duration::from_secs(5);
+/// How often new and deleted clusters are looked for.
+const CENSUS: Duration = Duration::from_secs(1);
+/// Pause after the store's watch broke off.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// What woke a planner, until it looks.
+#[derive(Debug, Default)]
+struct Bell {
+    by: Mutex<BTreeSet<&'static str>>,
+    rings: Notify,
+}
+
+impl Bell {
+    fn ring(&self, by: &'static str) {
+        self.by.lock().unwrap_or_else(PoisonError::into_inner).insert(by);
+        self.rings.notify_one();
+    }
+
+    fn take(&self) -> BTreeSet<&'static str> {
+        std::mem::take(&mut *self.by.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// What is remembered of a cluster between two looks at the registry.
+#[derive(Debug)]
+struct Wanted {
+    active: bool,
+    cluster: Cluster,
+}
+
+type Bells = Arc<Mutex<BTreeMap<ClusterId, Arc<Bell>>>>;
+
+/// All planners of this process.
+#[derive(Debug, Clone)]
+pub struct Planning {
+    parts: Parts,
+    clock: Arc<dyn Clock>,
+}
+
+impl Planning {
+    pub fn new(parts: Parts, clock: Arc<dyn Clock>) -> Self {
+        Self { parts, clock }
+    }
+
+    /// Runs a planner for every registered cluster until `stop`.
+    pub async fn run(&self, leading: Leading, stop: CancellationToken) {
+        let bells: Bells = Bells::default();
+        let mut tasks = JoinSet::new();
+        for prefix in [host_keys::ROOT, crate::registry::keys::ROOT] {
+            let (this, bells, stop) = (self.clone(), Arc::clone(&bells), stop.clone());
+            tasks.spawn(async move {
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    () = this.listen(prefix, &bells) => {}
+                }
+            });
+        }
+        let mut modes = BTreeMap::new();
+        loop {
+            for cluster in self.clusters(&mut modes).await {
+                let mut known = bells.lock().unwrap_or_else(PoisonError::into_inner);
+                if known.contains_key(&cluster) {
+                    continue;
+                }
+                let bell = Arc::new(Bell::default());
+                known.insert(cluster, Arc::clone(&bell));
+                drop(known);
+                let (this, bells) = (self.clone(), Arc::clone(&bells));
+                let (leading, stop) = (leading.clone(), stop.clone());
+                tasks.spawn(async move {
+                    this.plan(cluster, &bell, leading, stop).await;
+                    bells.lock().unwrap_or_else(PoisonError::into_inner).remove(&cluster);
+                });
+            }
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = self.clock.sleep(CENSUS) => {}
+            }
+            while let Some(ended) = tasks.try_join_next() {
+                if let Err(error) = ended
+                    && error.is_panic()
+                {
+                    tracing::error!(%error, "a planner's task ended by itself; this is a bug");
+                }
+            }
+        }
+        while tasks.join_next().await.is_some() {}
+    }
+
+    /// The clusters that have something to plan: a connection, a pool of bare metal, or the word that Muster
+    /// may act. A cluster that is only kept in the registry for others costs nothing.
+    async fn clusters(&self, modes: &mut BTreeMap<ClusterId, (Revision, Wanted)>) -> Vec<ClusterId> {
+        let registry = &self.parts.registry;
+        let mut metal = BTreeSet::new();
+        registry.each(Kind::Pool, |pool| {
+            if pool.platform == PlatformKind::Baremetal.as_str() {
+                metal.insert(pool.cluster);
+            }
+        });
+        let mut all = Vec::new();
+        registry.each(Kind::Cluster, |cluster| all.push((ClusterId::from(cluster.id), cluster.version)));
+        modes.retain(|id, _| all.iter().any(|(known, _)| known == id));
+        let mut planned = Vec::new();
+        for (id, version) in all {
+            if modes.get(&id).is_none_or(|(seen, _)| *seen != version)
+                && let Ok(Some(stored)) = registry.read::<Cluster>(id.uuid()).await
+            {
+                let wanted =
+                    Wanted { active: stored.object.spec.mode == Some(Mode::Active), cluster: stored.object };
+                modes.insert(id, (stored.version, wanted));
+            }
+            let wanted = modes.get(&id).map(|(_, wanted)| wanted);
+            let connected =
+                wanted.is_some_and(|wanted| self.parts.connections.port(&wanted.cluster).is_some());
+            if connected || metal.contains(&id.uuid()) || wanted.is_some_and(|wanted| wanted.active) {
+                planned.push(id);
+            }
+        }
+        planned
+    }
+
+    /// One cluster's planner, for as long as the cluster is there.
+    async fn plan(&self, cluster: ClusterId, bell: &Bell, mut leading: Leading, stop: CancellationToken) {
+        let mut planner = self.parts.planner(cluster);
+        loop {
+            for by in bell.take() {
+                planner.nudge(by);
+            }
+            let fence = leading.borrow_and_update().clone();
+            let (now, began) = (self.clock.now(), self.clock.monotonic());
+            let (port, seen) = self.port(cluster).await;
+            let turn = planner.turn(now, fence.as_ref()).await;
+            if turn.did == Did::Gone {
+                return;
+            }
+            let took = self.clock.monotonic().saturating_sub(began);
+            let changed = async {
+                match &port {
+                    Some(port) => port.changed(seen).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = bell.rings.notified() => {}
+                () = changed => planner.nudge("cluster"),
+                () = self.clock.sleep(turn.next.since(self.clock.now())) => planner.nudge("timer"),
+                result = leading.changed() => {
+                    if result.is_err() {
+                        return; // nobody elects any more: the process stops
+                    }
+                    planner.nudge("leader");
+                }
+            }
+            // A look that took long is not followed by the next one at once: half of the time is for others.
+            self.clock.sleep(DEBOUNCE.max(took.min(LONGEST_REST))).await;
+        }
+    }
+
+    /// The port of a cluster, and how far it had come before the turn looked.
+    async fn port(&self, id: ClusterId) -> (Option<Arc<dyn muster_model::observe::ClusterPort>>, u64) {
+        let Ok(Some(stored)) = self.parts.registry.read::<Cluster>(id.uuid()).await else { return (None, 0) };
+        let port = self.parts.connections.port(&stored.object);
+        let seen = port.as_ref().and_then(|port| port.view().ok()).map_or(0, |view| view.number);
+        (port, seen)
+    }
+
+    /// Rings for whatever changes in the store and matters to a plan.
+    async fn listen(&self, prefix: &'static str, bells: &Bells) {
+        loop {
+            if let Err(error) = self.follow(prefix, bells).await {
+                tracing::warn!(code = error.code(), %error, prefix, "planners are not told of changes; trying again");
+            }
+            self.clock.sleep(RETRY).await;
+            ring_all(bells, "timer");
+        }
+    }
+
+    async fn follow(&self, prefix: &'static str, bells: &Bells) -> Result<(), StoreError> {
+        let store = self.parts.registry.store();
+        let from = store.revision().await?;
+        let mut changes = store.watch(prefix, from).await?;
+        while let Some(event) = changes.next().await {
+            if let WatchEvent::Changes(changes) = event? {
+                let by: BTreeSet<_> = changes.iter().filter_map(|change| matters(&change.key)).collect();
+                for one in by {
+                    ring_all(bells, one);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn ring_all(bells: &Bells, by: &'static str) {
+    for bell in bells.lock().unwrap_or_else(PoisonError::into_inner).values() {
+        bell.ring(by);
+    }
+}
+
+/// Whose change it is, if a plan can depend on it. What planners write themselves is not among it.
+fn matters(key: &str) -> Option<&'static str> {
+    match host_keys::parse(key) {
+        Some(Key::Host { record: HostRecord::Spec | HostRecord::Op | HostRecord::Status, .. }) => {
+            return Some("inventory");
+        }
+        Some(Key::Host { record: HostRecord::Intent | HostRecord::Metrics | HostRecord::Events, .. }) => {
+            return None;
+        }
+        Some(Key::Pool { .. } | Key::GlobalConfig) => return Some("inventory"),
+        Some(Key::GlobalStats) => return None,
+        None => {}
+    }
+    if key.starts_with(RACKS) {
+        return Some("inventory");
+    }
+    let ours = [Kind::Cluster.objects(), Kind::Pool.objects(), crate::registry::keys::OPERATIONS.to_owned()];
+    ours.iter().any(|prefix| key.starts_with(prefix)).then_some("registry")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn planners_are_not_woken_by_what_they_write() {
+        for (key, by) in [
+            ("/baremetal/nodes/a/spec", Some("inventory")),
+            ("/baremetal/nodes/a/status", Some("inventory")),
+            ("/baremetal/nodes/a/intent", None),
+            ("/baremetal/nodes/a/metrics", None),
+            ("/baremetal/global/config", Some("inventory")),
+            ("/muster/inventory/racks/r1", Some("inventory")),
+            ("/muster/inventory/guard", None),
+            ("/muster/pools/550e8400-e29b-41d4-a716-446655440000", Some("registry")),
+            ("/muster/status/pools/550e8400-e29b-41d4-a716-446655440000", None),
+            ("/muster/journal/550e8400-e29b-41d4-a716-446655440000/head", None),
+            ("/muster/planner/550e8400-e29b-41d4-a716-446655440000", None),
+            ("/muster/leases/leader", None),
+        ] {
+            assert_eq!(matters(key), by, "{key}");
+        }
+    }
+}

@@ -1,0 +1,458 @@
+//! One look of one planner.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use muster_model::{
+    ClusterId, Duration, Known, Timestamp,
+    cluster::Cluster,
+    observe::ClusterPort,
+    store::{Committed, Expect, Fence, Revision, Txn},
+    trigger::Finding,
+};
+
+use super::{
+    Board, Counters, Decided, Live, Parts, View, decide,
+    tell::{self, Before},
+};
+use crate::{
+    actuator::{self, ActError},
+    journal::{Decision, DecisionId, Draft, JournalError, Outcome, OutcomeState},
+    registry::RegistryError,
+    snapshot::{self, Built, Inputs, Memory, Observed, TriggerInput, memory, read},
+};
+
+/// A planner looks at least this often, whatever happens: the pace of other autoscalers.
+const REGULAR: Duration = Duration::from_secs(10);
+/// After an error, or while the cluster is not in sync.
+const SOON: Duration = Duration::from_secs(1);
+/// Between two decisions that say something new but do nothing, or that repeat what had no effect.
+const REPEAT: Duration = Duration::from_secs(10);
+/// Triggers are asked at most this often: as often as Prometheus usually scrapes.
+const TRIGGER_INTERVAL: Duration = Duration::from_secs(15);
+
+/// What a turn did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Did {
+    /// The cluster is not registered any more; the planner can be dropped.
+    Gone,
+    /// There was no plan, and why.
+    Waited(String),
+    /// A plan, and nothing to write down: it says what the last one said, or this process does not lead.
+    Looked,
+    /// A decision was journaled; its outcome says what became of it.
+    Decided(Box<Decision>),
+}
+
+/// The end of a turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub struct Turn {
+    pub did: Did,
+    /// When to look again at the latest.
+    pub next: Timestamp,
+}
+
+/// What went wrong in a turn.
+#[derive(Debug, thiserror::Error)]
+enum TurnError {
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    #[error(transparent)]
+    Act(#[from] ActError),
+    #[error("this process no longer leads")]
+    NotLeading,
+}
+
+impl From<muster_model::store::StoreError> for TurnError {
+    fn from(error: muster_model::store::StoreError) -> Self {
+        Self::Registry(RegistryError::Store(error))
+    }
+}
+
+/// The last decision of this planner.
+#[derive(Debug)]
+struct Last {
+    essence: Vec<String>,
+    at: Timestamp,
+    decision: Decision,
+    view: Option<Arc<View>>,
+}
+
+/// The planner of one cluster.
+#[derive(Debug)]
+pub struct Planner {
+    cluster: ClusterId,
+    parts: Parts,
+    inventory: read::Inventory,
+    remembered: Option<(Memory, Option<Revision>)>,
+    fence: Option<Fence>,
+    last: Option<Last>,
+    findings: BTreeMap<(String, usize), (Timestamp, Known<Finding>)>,
+    nudges: Vec<String>,
+    turns: u64,
+    last_error: Option<(Timestamp, String)>,
+    view: Option<Arc<View>>,
+}
+
+impl Planner {
+    pub fn new(parts: Parts, cluster: ClusterId) -> Self {
+        Self {
+            cluster,
+            parts,
+            inventory: read::Inventory::default(),
+            remembered: None,
+            fence: None,
+            last: None,
+            findings: BTreeMap::new(),
+            nudges: vec!["start".to_owned()],
+            turns: 0,
+            last_error: None,
+            view: None,
+        }
+    }
+
+    /// Notes what the next turn is for.
+    pub fn nudge(&mut self, by: &str) {
+        if !self.nudges.iter().any(|known| known == by) {
+            self.nudges.push(by.to_owned());
+        }
+    }
+
+    /// One look. Writes only with a fence, and nothing that the store does not take from its holder.
+    pub async fn turn(&mut self, now: Timestamp, fence: Option<&Fence>) -> Turn {
+        self.turns += 1;
+        Counters::add(&self.parts.board.counters.turns, 1);
+        if self.fence.as_ref() != fence {
+            self.fence = fence.cloned();
+            (self.remembered, self.last) = (None, None);
+        }
+        match self.look(now).await {
+            Ok(turn) => {
+                if turn.did == Did::Gone {
+                    self.parts.board.remove(self.cluster);
+                }
+                turn
+            }
+            Err(error) => {
+                Counters::add(&self.parts.board.counters.errors, 1);
+                tracing::warn!(cluster = %self.cluster, %error, "a planner's turn failed; it tries again");
+                let text = error.to_string();
+                self.last_error = Some((now, text.clone()));
+                self.remembered = None; // whatever was written is read again
+                let next = now.saturating_add(SOON);
+                if let Some(live) = self.parts.board.get(self.cluster) {
+                    let last_error = self.last_error.clone();
+                    let live = Live {
+                        last_error,
+                        turn_at: now,
+                        turns: self.turns,
+                        next_at: next,
+                        ..Live::clone(&live)
+                    };
+                    self.parts.board.set(live);
+                }
+                Turn { did: Did::Waited(text), next }
+            }
+        }
+    }
+
+    async fn look(&mut self, now: Timestamp) -> Result<Turn, TurnError> {
+        let registry = Arc::clone(&self.parts.registry);
+        let Some(mut gathered) = read::pools(&registry, self.cluster).await? else {
+            return Ok(Turn { did: Did::Gone, next: now });
+        };
+        let cluster = gathered.cluster.clone();
+        let port = self.parts.connections.port(&cluster);
+        let observed = match read::observe(port.as_ref()) {
+            Ok(observed) => observed,
+            Err(waiting) => {
+                let (text, next) = (waiting.to_string(), now.saturating_add(SOON));
+                self.publish(&cluster, now, next, true, Some(text.clone()), Vec::new());
+                return Ok(Turn { did: Did::Waited(text), next });
+            }
+        };
+        self.evaluate(&mut gathered, now).await;
+        let memory = self.memory().await?;
+        let inputs =
+            read::inputs(&**registry.store(), gathered, observed, &mut self.inventory, memory, now).await?;
+        let built = snapshot::build(&inputs);
+        let decided = decide(&built.snapshot);
+        if !decided.findings.is_empty() {
+            Counters::add(&self.parts.board.counters.findings, decided.findings.len() as u64);
+            tracing::error!(
+                cluster = %cluster.name,
+                findings = decided.findings.len(),
+                first = decided.findings[0],
+                "the audit refuses a plan of ours; nothing acts"
+            );
+        }
+        self.view = Some(Arc::new(View { snapshot: built.snapshot.clone(), plan: decided.plan.clone() }));
+        let next = next_look(now, &built, &decided);
+        let (did, next) = match self.fence.clone() {
+            None => (Did::Looked, next),
+            Some(fence) => self.lead(&fence, &inputs, &built, &decided, port.as_ref(), next).await?,
+        };
+        self.nudges.clear();
+        let connected = matches!(inputs.observed, Observed::View(_));
+        self.publish(&cluster, now, next, connected, None, built.set_aside.clone());
+        Ok(Turn { did, next })
+    }
+
+    /// The part of a turn that writes.
+    async fn lead(
+        &mut self,
+        fence: &Fence,
+        inputs: &Inputs,
+        built: &Built,
+        decided: &Decided,
+        port: Option<&Arc<dyn ClusterPort>>,
+        next: Timestamp,
+    ) -> Result<(Did, Timestamp), TurnError> {
+        let now = inputs.now;
+        self.recall(fence, now).await?;
+        let mut memory = inputs.memory.after(inputs, &built.snapshot, &decided.down);
+        let draft = self.draft(inputs, built, decided);
+        let (did, next) = match self.is_due(&draft, now) {
+            Err(later) => (Did::Looked, next.min(later)),
+            Ok(false) => (Did::Looked, next),
+            Ok(true) => {
+                let decision = self.decide(fence, inputs, built, decided, draft, port, &mut memory).await?;
+                let voided = decision.outcome.state == OutcomeState::Void;
+                (Did::Decided(Box::new(decision)), if voided { now.saturating_add(SOON) } else { next })
+            }
+        };
+        self.remember(fence, memory).await?;
+        actuator::report(&self.parts.registry, fence, inputs, built, &decided.plan).await?;
+        Ok((did, next))
+    }
+
+    fn draft(&self, inputs: &Inputs, built: &Built, decided: &Decided) -> Draft {
+        let before = Before {
+            nudges: self.nudges.clone(),
+            snapshot: self.last.as_ref().and_then(|last| last.view.as_ref()).map(|view| &view.snapshot),
+            decision: self.last.as_ref().map(|last| &last.decision.id),
+        };
+        tell::draft(inputs, built, decided, &before)
+    }
+
+    /// Whether the draft is worth a decision: `Err` is not before then.
+    fn is_due(&self, draft: &Draft, now: Timestamp) -> Result<bool, Timestamp> {
+        let Some(last) = &self.last else {
+            // A journal does not begin with the news that there are none.
+            return Ok(draft.outcome.state != OutcomeState::Quiet || !draft.told.is_empty());
+        };
+        let acts = draft.outcome.state == OutcomeState::Planned;
+        let same = tell::essence(draft) == last.essence;
+        let unfinished = last.decision.outcome.state == OutcomeState::Planned;
+        let rested = now.since(last.at) >= REPEAT;
+        let later = last.at.saturating_add(REPEAT);
+        match (same, acts) {
+            (true, false) => Ok(false),
+            (true, true) if unfinished => Ok(true),
+            (false, true) => Ok(true),
+            (true, true) | (false, false) if rested => Ok(true),
+            (true, true) | (false, false) => Err(later),
+        }
+    }
+
+    /// Journals the decision and has it carried out.
+    #[allow(clippy::too_many_arguments, reason = "the parts of one turn, used once")]
+    async fn decide(
+        &mut self,
+        fence: &Fence,
+        inputs: &Inputs,
+        built: &Built,
+        decided: &Decided,
+        draft: Draft,
+        port: Option<&Arc<dyn ClusterPort>>,
+        memory: &mut Memory,
+    ) -> Result<Decision, TurnError> {
+        let essence = tell::essence(&draft);
+        let mut decision = self.parts.journal.append(fence, draft, &built.snapshot, &decided.plan).await?;
+        Counters::add(&self.parts.board.counters.decisions, 1);
+        tracing::info!(
+            cluster = decision.cluster_name,
+            decision = %decision.id,
+            outcome = decision.outcome.state.as_str(),
+            "{}",
+            decision.headline
+        );
+        let view = self.view.clone();
+        self.last = Some(Last { essence, at: inputs.now, decision: decision.clone(), view });
+        if decision.outcome.state == OutcomeState::Planned {
+            let outcome = self.carry_out(fence, inputs, decided, &decision, port, memory).await?;
+            if outcome.state == OutcomeState::Void {
+                Counters::add(&self.parts.board.counters.void, 1);
+            }
+            decision = self.parts.journal.settle(fence, &decision, outcome).await?;
+            if let Some(last) = &mut self.last {
+                last.decision = decision.clone();
+            }
+        }
+        Ok(decision)
+    }
+
+    /// Looks once more, has the plan judged against what is there now, and hands it to the platforms.
+    async fn carry_out(
+        &mut self,
+        fence: &Fence,
+        inputs: &Inputs,
+        decided: &Decided,
+        decision: &Decision,
+        port: Option<&Arc<dyn ClusterPort>>,
+        memory: &mut Memory,
+    ) -> Result<Outcome, TurnError> {
+        let now = inputs.now;
+        let void = |text: String| Outcome { state: OutcomeState::Void, at: now, text, effects: Vec::new() };
+        let registry = Arc::clone(&self.parts.registry);
+        let Some(mut gathered) = read::pools(&registry, self.cluster).await? else {
+            return Ok(void("the cluster was deleted, 0 things done".to_owned()));
+        };
+        let Ok(observed) = read::observe(port) else {
+            return Ok(void("the cluster fell out of sync, 0 things done".to_owned()));
+        };
+        for pool in &mut gathered.pools {
+            let known = inputs.pool_named(pool.name());
+            pool.triggers = known.map(|known| known.triggers.clone()).unwrap_or_default();
+        }
+        let store = Arc::clone(registry.store());
+        let remembered = inputs.memory.clone();
+        let fresh = read::inputs(&*store, gathered, observed, &mut self.inventory, remembered, now).await?;
+        let rebuilt = snapshot::build(&fresh);
+        let faults = super::faults(&rebuilt.snapshot, &decided.plan);
+        if let Some(first) = faults.first() {
+            let many = faults.len();
+            tracing::info!(decision = %decision.id, many, first, "the world moved on; the plan is not carried out");
+            return Ok(void(format!("the world moved on, {many} things no longer hold: {first}")));
+        }
+        Ok(actuator::act(&self.parts, fence, &fresh, &rebuilt.snapshot, &decided.plan, decision, memory)
+            .await?)
+    }
+
+    /// After a change of leaders: what was decided last, and whether it was carried out.
+    async fn recall(&mut self, fence: &Fence, now: Timestamp) -> Result<(), TurnError> {
+        if self.last.is_some() {
+            return Ok(());
+        }
+        let Some(mut decision) = self.parts.journal.last(self.cluster).await? else { return Ok(()) };
+        if decision.outcome.state == OutcomeState::Planned {
+            let text = format!(
+                "the leader of epoch {} was gone before all {} things were done; epoch {} decides anew",
+                decision.epoch,
+                decision.new_nodes + decision.removals,
+                fence.epoch
+            );
+            let outcome = Outcome { state: OutcomeState::Void, at: now, text, effects: Vec::new() };
+            decision = self.parts.journal.settle(fence, &decision, outcome).await?;
+        }
+        let view = match self.parts.journal.frame(&decision).await {
+            Ok((snapshot, plan)) => Some(Arc::new(View { snapshot, plan })),
+            Err(_) => None, // only the list of changes since then is missing
+        };
+        let essence = tell::essence_of(&decision);
+        self.last = Some(Last { essence, at: decision.at, decision, view });
+        Ok(())
+    }
+
+    async fn memory(&mut self) -> Result<Memory, TurnError> {
+        // A process that only watches reads what the leader remembers every time.
+        if self.fence.is_none() || self.remembered.is_none() {
+            let store = self.parts.registry.store();
+            self.remembered = Some(read::remembered(&**store, self.cluster).await?);
+        }
+        Ok(self.remembered.as_ref().map(|(memory, _)| memory.clone()).unwrap_or_default())
+    }
+
+    async fn remember(&mut self, fence: &Fence, memory: Memory) -> Result<(), TurnError> {
+        let (known, revision) = self.remembered.take().unwrap_or_default();
+        if known == memory {
+            self.remembered = Some((known, revision));
+            return Ok(());
+        }
+        let key = memory::key(self.cluster);
+        let expect = revision.map_or(Expect::Absent, Expect::Modified);
+        let value = serde_json::to_vec(&memory).expect("times and names are plain data");
+        let txn = Txn::new().fenced(fence).expect(&key, expect).put(&key, value);
+        match self.parts.registry.store().commit(txn).await? {
+            Committed::Done { revision } => {
+                self.remembered = Some((memory, Some(revision)));
+                Ok(())
+            }
+            Committed::Refused { failed: 0, .. } => Err(TurnError::NotLeading),
+            Committed::Refused { .. } => Ok(()), // read again the next time
+        }
+    }
+
+    /// Asks the triggers, at most once per interval.
+    async fn evaluate(&mut self, gathered: &mut read::Gathered, now: Timestamp) {
+        for pool in &mut gathered.pools {
+            let spec = &pool.object.spec;
+            let Some(auto) = spec.autoscaling.as_ref().filter(|_| spec.is_autoscaled()) else { continue };
+            let mut found = Vec::new();
+            for (number, trigger) in auto.triggers().iter().enumerate() {
+                let place = (pool.object.id.to_string() + &trigger.metric_query, number);
+                let known = self.findings.get(&place).filter(|(at, _)| now.since(*at) < TRIGGER_INTERVAL);
+                let finding = match (known, &self.parts.triggers) {
+                    (Some((_, finding)), _) => finding.clone(),
+                    (None, Some(triggers)) => {
+                        let finding = triggers.evaluate(trigger, now).await;
+                        self.findings.insert(place, (now, finding.clone()));
+                        finding
+                    }
+                    (None, None) => {
+                        Known::Unknown { why: "no Prometheus is configured".to_owned(), since: now }
+                    }
+                };
+                found.push(TriggerInput { trigger: trigger.clone(), finding });
+            }
+            pool.triggers = found;
+        }
+        self.findings.retain(|_, (at, _)| now.since(*at) < Duration::from_mins(10));
+    }
+
+    fn publish(
+        &self,
+        cluster: &Cluster,
+        now: Timestamp,
+        next: Timestamp,
+        connected: bool,
+        waiting: Option<String>,
+        set_aside: Vec<(String, String)>,
+    ) {
+        let board: &Board = &self.parts.board;
+        board.set(Live {
+            cluster_id: self.cluster,
+            cluster_name: cluster.name.to_string(),
+            project: cluster.project.to_string(),
+            turn_at: now,
+            turns: self.turns,
+            leading: self.fence.is_some(),
+            connected,
+            waiting,
+            last_error: self.last_error.clone(),
+            decision: self.last.as_ref().map(|last| last.decision.id.clone()),
+            next_at: next,
+            set_aside,
+            view: self.view.clone(),
+        });
+    }
+
+    /// The id of the last decision that this planner knows.
+    pub fn last_decision(&self) -> Option<&DecisionId> {
+        self.last.as_ref().map(|last| &last.decision.id)
+    }
+
+    pub const fn cluster(&self) -> ClusterId {
+        self.cluster
+    }
+}
+
+/// The first moment at which something may be different: a delay that ends, a schedule, or the regular look.
+fn next_look(now: Timestamp, built: &Built, decided: &Decided) -> Timestamp {
+    let verdicts = decided.down.verdicts.iter().filter_map(|verdict| verdict.next);
+    let regular = now.saturating_add(REGULAR);
+    let soonest = verdicts.chain(built.next).filter(|at| *at > now).min();
+    soonest.map_or(regular, |at| at.min(regular)).max(now.saturating_add(Duration::from_millis(10)))
+}

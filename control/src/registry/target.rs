@@ -1,0 +1,174 @@
+//! The size that a pool is to have, and what our own loops say about it: one fenced transaction.
+
+use muster_model::{
+    Report, Timestamp,
+    condition::Condition,
+    field::RawJson,
+    store::{Committed, Expect, Fence, Txn},
+};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::{
+    Registry, RegistryError,
+    keys::Kind,
+    noun::{NodePool, Noun, StatusRecord, Stored},
+    reports, write,
+};
+
+/// Tries against others that change the same pool.
+const MAX_TRIES: usize = 8;
+
+/// What a loop of ours has to say about a pool.
+#[derive(Debug, Clone, Default)]
+pub struct PoolWord {
+    /// The size that is wanted now; `None` leaves it.
+    pub desired: Option<u32>,
+    /// Conditions under names of our own.
+    pub conditions: Vec<Condition>,
+    /// A report like any controller's.
+    pub report: Option<OwnReport>,
+}
+
+/// What our loops report in the manner of a controller.
+#[derive(Debug, Clone)]
+pub struct OwnReport {
+    pub controller: &'static str,
+    pub conditions: Vec<Condition>,
+    /// `active_nodes`, `desired_nodes` and what else belongs to it.
+    pub metadata: Value,
+}
+
+/// What became of a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Said {
+    Written,
+    /// It was so already.
+    AlreadySo,
+    /// The pool does not exist any more.
+    Gone,
+    /// Somebody else leads.
+    NotLeading,
+}
+
+impl Registry {
+    /// Says it. Repeating it is harmless; a leader that was superseded is refused by the store.
+    pub async fn say(
+        &self,
+        fence: &Fence,
+        id: Uuid,
+        word: &PoolWord,
+        now: Timestamp,
+    ) -> Result<Said, RegistryError> {
+        for _ in 0..MAX_TRIES {
+            let Some(stored) = self.read::<NodePool>(id).await? else { return Ok(Said::Gone) };
+            let mut reports = reports::read_reports(&self.shared, Kind::Pool, id).await?;
+            let report =
+                word.report.as_ref().and_then(|own| self.own_report(own, &stored, &mut reports, now));
+            let before = spoken(&stored, word);
+            let record = reports::aggregate(&self.shared, &stored.object, &reports, Some(&before), now);
+            if report.is_none() && stored.status.as_ref().is_some_and(|old| same(old, &record)) {
+                return Ok(Said::AlreadySo);
+            }
+            let key = Kind::Pool.status(id);
+            let expect = match stored.status {
+                Some(_) => Expect::Modified(stored.status_version),
+                None => Expect::Absent,
+            };
+            let mut txn = Txn::new()
+                .fenced(fence)
+                .expect(Kind::Pool.object(id), Expect::Modified(stored.version))
+                .expect(&key, expect)
+                .put(&key, write::encode(&record));
+            if let Some(report) = &report {
+                txn = txn.put(Kind::Pool.report(id, &report.controller_name), write::encode(report));
+            }
+            match self.shared.store.commit(txn).await? {
+                Committed::Done { .. } => {
+                    if stored.object.is_deleting() {
+                        super::timer::finish_deletion::<NodePool>(&self.shared, id).await?;
+                    }
+                    return Ok(Said::Written);
+                }
+                Committed::Refused { failed: 0, .. } => return Ok(Said::NotLeading),
+                Committed::Refused { .. } => {}
+            }
+        }
+        Err(RegistryError::Busy)
+    }
+
+    /// The report to store, put among the others; `None` if the last one still says the same for a while.
+    fn own_report(
+        &self,
+        own: &OwnReport,
+        stored: &Stored<NodePool>,
+        reports: &mut Vec<Report>,
+        now: Timestamp,
+    ) -> Option<Report> {
+        let place = reports.iter().position(|known| known.controller_name == own.controller);
+        let previous = place.map(|place| &reports[place]);
+        let conditions: Vec<Condition> = own
+            .conditions
+            .iter()
+            .map(|condition| {
+                let old =
+                    previous.and_then(|old| muster_model::condition::find(&old.conditions, &condition.kind));
+                condition.clone().since(old)
+            })
+            .collect();
+        let text = own.metadata.to_string();
+        let fresh = Report {
+            controller_name: own.controller.to_owned(),
+            observed_generation: stored.object.generation,
+            conditions,
+            metadata: RawJson::parse(&text).expect("a JSON value prints as JSON"),
+            last_error: None,
+            lease: None,
+            updated_at: now,
+            generation_since: now,
+        };
+        let fresh = fresh.following(previous);
+        let half = muster_model::Duration::from_millis(self.shared.options.default_lease.millis() / 2);
+        let says_the_same = previous.is_some_and(|old| {
+            old.observed_generation == fresh.observed_generation
+                && old.conditions == fresh.conditions
+                && old.metadata == fresh.metadata
+                && now.since(old.updated_at) < half
+        });
+        if says_the_same {
+            return None;
+        }
+        match place {
+            Some(place) => reports[place] = fresh.clone(),
+            None => reports.push(fresh.clone()),
+        }
+        Some(fresh)
+    }
+}
+
+/// The status as it stands, with the word in it: what the aggregation then starts from.
+fn spoken(stored: &Stored<NodePool>, word: &PoolWord) -> Stored<NodePool> {
+    let mut status = stored.status();
+    status.desired_nodes = word.desired.unwrap_or(status.desired_nodes);
+    for condition in &word.conditions {
+        let old = status.conditions.iter().position(|known| known.kind == condition.kind);
+        match old {
+            Some(place) => {
+                status.conditions[place] = condition.clone().since(Some(&status.conditions[place]));
+            }
+            None => status.conditions.push(condition.clone()),
+        }
+    }
+    let recheck_at = stored.status.as_ref().and_then(|record| record.recheck_at);
+    Stored { status: Some(StatusRecord { status, recheck_at }), ..stored.clone() }
+}
+
+/// Apart from when it was last changed.
+fn same(
+    old: &StatusRecord<<NodePool as Noun>::Status>,
+    new: &StatusRecord<<NodePool as Noun>::Status>,
+) -> bool {
+    let mut there = old.clone();
+    there.status.updated_at = new.status.updated_at;
+    there == *new
+}

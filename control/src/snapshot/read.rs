@@ -1,0 +1,277 @@
+//! Gathers what a snapshot is built from. The only part of this module that talks to anything.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use futures::future::try_join_all;
+use muster_model::{
+    ClusterId, Timestamp,
+    catalogue::Catalogue,
+    host::{
+        BareMetalNodeSpec, GlobalConfig, PoolHostConfig,
+        keys::{self as host_keys, HostRecord, Key, PoolRecord},
+    },
+    observe::ClusterPort,
+    rack::Rack,
+    store::{Entry, List, Revision, Store},
+};
+use serde::de::DeserializeOwned;
+
+use super::{HostInput, Inputs, Memory, Observed, PoolInput, memory};
+use crate::registry::{Cluster, NodePool, Registry, RegistryError, Subject, keys};
+
+/// Where racks are kept, by name.
+pub const RACKS: &str = "/muster/inventory/racks/";
+/// Values fetched at once when only some records changed.
+const FETCH: usize = 32;
+/// Keys of one page: as many as fit into an answer of etcd without straining it.
+const PAGE: usize = 2_000;
+
+/// What of a host's records matters to a plan; the others are not even fetched.
+const READ: [HostRecord; 5] =
+    [HostRecord::Spec, HostRecord::Intent, HostRecord::Op, HostRecord::Status, HostRecord::Metrics];
+
+/// The inventory as of the last look. Only what changed is read again.
+#[derive(Debug, Default)]
+pub struct Inventory {
+    records: BTreeMap<String, Entry>,
+    hosts: Vec<HostInput>,
+}
+
+/// What is gathered without the triggers.
+#[derive(Debug)]
+pub struct Gathered {
+    pub cluster: Cluster,
+    pub cluster_version: Revision,
+    pub pools: Vec<PoolInput>,
+    pub unreadable_pools: Vec<(String, String)>,
+}
+
+/// The cluster and its pools; `None` when there is no such cluster any more.
+pub async fn pools(registry: &Registry, id: ClusterId) -> Result<Option<Gathered>, RegistryError> {
+    let Some(cluster) = registry.read::<Cluster>(id.uuid()).await? else { return Ok(None) };
+    let store = registry.store();
+    let names = every(&**store, &keys::pool_names(id.uuid()), false).await?;
+    let requests: BTreeMap<uuid::Uuid, u32> = registry
+        .open_operations()
+        .await?
+        .into_iter()
+        .filter_map(|operation| match operation.subject {
+            Subject::Pool { nodepool_id, cluster_id, target_nodes, .. } if cluster_id == id.uuid() => {
+                Some((nodepool_id, target_nodes))
+            }
+            Subject::Pool { .. } | Subject::Host { .. } => None,
+        })
+        .collect();
+    let (mut pools, mut unreadable_pools) = (Vec::new(), Vec::new());
+    for entry in &names {
+        let name = entry.key.rsplit('/').next().unwrap_or_default().to_owned();
+        let Some(pool) = std::str::from_utf8(&entry.value).ok().and_then(|text| text.parse().ok()) else {
+            unreadable_pools.push((name, format!("{} holds no id", entry.key)));
+            continue;
+        };
+        match registry.read::<NodePool>(pool).await {
+            Ok(Some(stored)) => {
+                let status = stored.status();
+                let requested = requests.get(&pool).copied();
+                let mut input = PoolInput {
+                    object: stored.object,
+                    desired: status.desired_nodes,
+                    current: status.current_nodes,
+                    requested,
+                    triggers: Vec::new(),
+                    host_config: PoolHostConfig::default(),
+                };
+                if input.is_bare_metal() {
+                    let key = host_keys::pool(&input.inventory_name(), PoolRecord::Config);
+                    let stored = store.get(&key).await?;
+                    let stored = stored.and_then(|entry| serde_json::from_slice(&entry.value).ok());
+                    let block = input.object.spec.platform.block.as_ref();
+                    input.host_config =
+                        stored.or_else(|| block.map(PoolHostConfig::of_block)).unwrap_or_default();
+                }
+                pools.push(input);
+            }
+            Ok(None) => {}
+            Err(RegistryError::Damaged { key, source }) => {
+                unreadable_pools.push((name, format!("{key}: {source}")));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    pools.sort_by(|a, b| a.object.name.cmp(&b.object.name));
+    Ok(Some(Gathered { cluster: cluster.object, cluster_version: cluster.version, pools, unreadable_pools }))
+}
+
+/// Everything else, put together. Triggers are already in the pools.
+pub async fn inputs(
+    store: &dyn Store,
+    gathered: Gathered,
+    observed: Observed,
+    inventory: &mut Inventory,
+    memory: Memory,
+    now: Timestamp,
+) -> Result<Inputs, RegistryError> {
+    inventory.refresh(store).await?;
+    let mut set_aside = Vec::new();
+    let racks = racks(store, &mut set_aside).await?;
+    let (global, global_fault) = global(store).await?;
+    let freeze = crate::freeze::state(store).await;
+    Ok(Inputs {
+        now,
+        cluster: gathered.cluster,
+        observed,
+        pools: gathered.pools,
+        unreadable_pools: gathered.unreadable_pools,
+        hosts: inventory.hosts.clone(),
+        racks,
+        global,
+        freeze,
+        global_fault,
+        catalogue: Catalogue::shipped().clone(),
+        memory,
+        set_aside,
+    })
+}
+
+/// What the cluster shows now. `Err` while it is not in sync.
+pub fn observe(port: Option<&Arc<dyn ClusterPort>>) -> Result<Observed, muster_model::observe::NotSynced> {
+    match port {
+        None => Ok(Observed::NotConnected),
+        Some(port) => port.view().map(Observed::View),
+    }
+}
+
+/// What the planner of this cluster remembered, with the revision of the record.
+pub async fn remembered(
+    store: &dyn Store,
+    cluster: ClusterId,
+) -> Result<(Memory, Option<Revision>), RegistryError> {
+    let key = memory::key(cluster);
+    let Some(entry) = store.get(&key).await? else { return Ok((Memory::default(), None)) };
+    let memory = serde_json::from_slice(&entry.value).unwrap_or_else(|error| {
+        // Clocks begin again: everything stays on for longer, nothing goes earlier.
+        tracing::error!(key, %error, "what the planner remembered cannot be read; its clocks begin again");
+        Memory::default()
+    });
+    Ok((memory, Some(entry.modified)))
+}
+
+async fn racks(store: &dyn Store, set_aside: &mut Vec<(String, String)>) -> Result<Vec<Rack>, RegistryError> {
+    let mut racks = Vec::new();
+    for entry in every(store, RACKS, false).await? {
+        match serde_json::from_slice::<Rack>(&entry.value) {
+            Ok(rack) => racks.push(rack),
+            Err(error) => set_aside.push((entry.key, error.to_string())),
+        }
+    }
+    Ok(racks)
+}
+
+/// The settings for all hosts, or the defaults with what is wrong about those that are stored.
+async fn global(store: &dyn Store) -> Result<(GlobalConfig, Option<String>), RegistryError> {
+    let Some(entry) = store.get(host_keys::GLOBAL_CONFIG).await? else {
+        return Ok((GlobalConfig::default(), None));
+    };
+    Ok(match serde_json::from_slice::<GlobalConfig>(&entry.value) {
+        Ok(config) => match config.faults() {
+            faults if faults.is_empty() => (config, None),
+            faults => {
+                // The switch that stops everything counts even beside nonsense.
+                let safe = GlobalConfig {
+                    freeze: config.freeze,
+                    freeze_reason: config.freeze_reason,
+                    ..GlobalConfig::default()
+                };
+                (safe, Some(faults.join("; ")))
+            }
+        },
+        Err(error) => (GlobalConfig::default(), Some(error.to_string())),
+    })
+}
+
+/// All entries under a prefix, at one revision.
+async fn every(store: &dyn Store, prefix: &str, keys_only: bool) -> Result<Vec<Entry>, RegistryError> {
+    let (mut found, mut after, mut at) = (Vec::new(), None, None);
+    loop {
+        let list = List { prefix: prefix.to_owned(), after, limit: PAGE, at, keys_only };
+        let page = store.list(list).await?;
+        at = Some(page.revision);
+        after = page.entries.last().map(|entry| entry.key.clone());
+        found.extend(page.entries);
+        if !page.more || after.is_none() {
+            return Ok(found);
+        }
+    }
+}
+
+impl Inventory {
+    /// Brings the hosts up to date: lists keys with their revisions, and fetches what changed.
+    async fn refresh(&mut self, store: &dyn Store) -> Result<(), RegistryError> {
+        let first = self.records.is_empty();
+        let listed = every(store, host_keys::NODES, !first).await?;
+        let wanted = |key: &str| match host_keys::parse(key) {
+            Some(Key::Host { record, .. }) => READ.contains(&record),
+            _ => false,
+        };
+        let (mut fresh, mut missing) = (BTreeMap::new(), Vec::new());
+        for entry in listed.into_iter().filter(|entry| wanted(&entry.key)) {
+            match self.records.remove(&entry.key).filter(|known| known.modified == entry.modified) {
+                Some(known) => drop(fresh.insert(entry.key, known)),
+                None if first => drop(fresh.insert(entry.key.clone(), entry)),
+                None => missing.push(entry.key),
+            }
+        }
+        let changed = !missing.is_empty() || !self.records.is_empty() || first;
+        for group in missing.chunks(FETCH) {
+            for entry in try_join_all(group.iter().map(|key| store.get(key))).await?.into_iter().flatten() {
+                fresh.insert(entry.key.clone(), entry);
+            }
+        }
+        self.records = fresh;
+        if changed {
+            self.hosts = hosts(&self.records);
+        }
+        Ok(())
+    }
+}
+
+fn hosts(records: &BTreeMap<String, Entry>) -> Vec<HostInput> {
+    let mut hosts: BTreeMap<&str, HostInput> = BTreeMap::new();
+    for entry in records.values() {
+        let Some(Key::Host { host, record }) = host_keys::parse(&entry.key) else { continue };
+        let input = hosts.entry(host).or_insert_with(|| HostInput {
+            name: host.to_owned(),
+            spec: Err("there is no spec".to_owned()),
+            status: None,
+            op: None,
+            intent: None,
+            metrics: None,
+            spec_version: Revision::ZERO,
+            intent_version: None,
+        });
+        match record {
+            HostRecord::Spec => {
+                input.spec_version = entry.modified;
+                input.spec = decode::<serde_json::Value>(entry).and_then(|value| {
+                    BareMetalNodeSpec::read(&value, "spec")
+                        .map(|parsed| parsed.value)
+                        .map_err(|faults| faults.to_string())
+                });
+            }
+            HostRecord::Intent => {
+                input.intent_version = Some(entry.modified);
+                input.intent = decode(entry).ok();
+            }
+            HostRecord::Op => input.op = decode(entry).ok(),
+            HostRecord::Status => input.status = Some(decode(entry)),
+            HostRecord::Metrics => input.metrics = decode(entry).ok(),
+            HostRecord::Events => {}
+        }
+    }
+    // Records that outlived their spec are a deleted host's: nothing of it is planned.
+    hosts.into_values().filter(|host| host.spec_version > Revision::ZERO).collect()
+}
+
+fn decode<T: DeserializeOwned>(entry: &Entry) -> Result<T, String> {
+    serde_json::from_slice(&entry.value).map_err(|error| format!("{}: {error}", entry.key))
+}

@@ -1,0 +1,410 @@
+//! Tables over [`build`]: what goes in, what a decision may look at.
+
+use std::sync::Arc;
+
+use muster_engine::snapshot::{HostState, MemberState, Mode, Scope, Stops, Trigger};
+use muster_model::{
+    Duration, Known, NodePool, Timestamp,
+    catalogue::Catalogue,
+    cluster::Cluster,
+    host::{
+        BareMetalNodeSpec, BareMetalNodeStatus, FreezeMode, GlobalConfig, Intent, Phase, PoolHostConfig,
+        Switch,
+    },
+    k8s::{Node, Objects},
+    observe::{ClusterView, SetAside},
+    pool::PoolContext,
+    store::Revision,
+    trigger::Finding,
+};
+use serde_json::{Value, json};
+
+use super::{Asked, Built, HostInput, Inputs, Memory, Observed, PoolInput, TriggerInput, build};
+
+fn at(text: &str) -> Timestamp {
+    format!("2026-11-16T{text}Z").parse().unwrap()
+}
+
+fn now() -> Timestamp {
+    at("02:00:00")
+}
+
+fn inputs() -> Inputs {
+    let id = "550e8400-e29b-41d4-a716-446655440000".parse().unwrap();
+    let body = json!({"name": "lab", "spec": {"platform": {"type": "baremetal"}}});
+    let cluster = Cluster::parse_create(&body).unwrap().value;
+    Inputs {
+        now: now(),
+        cluster: cluster.into_cluster(id, "lab".parse().unwrap(), "test".into(), now()),
+        observed: Observed::View(ClusterView { fresh_at: now(), ..ClusterView::default() }),
+        pools: Vec::new(),
+        unreadable_pools: Vec::new(),
+        hosts: Vec::new(),
+        racks: Vec::new(),
+        global: GlobalConfig::default(),
+        freeze: crate::freeze::Freeze::default(),
+        global_fault: None,
+        catalogue: Catalogue::shipped().clone(),
+        memory: Memory::default(),
+        set_aside: Vec::new(),
+    }
+}
+
+fn pool(name: &str, spec: Value) -> PoolInput {
+    let body = json!({"name": name, "cluster_id": "550e8400-e29b-41d4-a716-446655440000", "spec": spec});
+    let draft = NodePool::parse_create(&body, &PoolContext::default()).unwrap().value;
+    let id = "123e4567-e89b-12d3-a456-426614174000".parse().unwrap();
+    PoolInput {
+        object: draft.into_pool(id, "lab".parse().unwrap(), "test".into(), now()),
+        desired: 0,
+        current: None,
+        requested: None,
+        triggers: Vec::new(),
+        host_config: PoolHostConfig::default(),
+    }
+}
+
+fn metal() -> PoolInput {
+    pool(
+        "web",
+        json!({"platform": {"type": "baremetal"}, "autoscaling": {"enabled": true, "minNodes": 1, "maxNodes": 4}}),
+    )
+}
+
+fn host(name: &str, phase: Phase, change: impl FnOnce(&mut HostInput)) -> HostInput {
+    let body = json!({"powerInterface": "redfish", "mgmtAddress": "10.0.0.7", "bmcCredentials": "c", "pool": "web",
+        "resources": {"cpu": "8", "memory": "32Gi"}});
+    let mut status = BareMetalNodeStatus::enrolling(at("00:00:00"));
+    (status.phase, status.state) = (phase, phase.state());
+    let mut input = HostInput {
+        name: name.into(),
+        spec: Ok(BareMetalNodeSpec::read(&body, "spec").unwrap().value),
+        status: Some(Ok(status)),
+        op: None,
+        intent: None,
+        metrics: None,
+        spec_version: Revision(1),
+        intent_version: None,
+    };
+    change(&mut input);
+    input
+}
+
+fn spec(input: &mut HostInput) -> &mut BareMetalNodeSpec {
+    input.spec.as_mut().unwrap()
+}
+
+fn status(input: &mut HostInput) -> &mut BareMetalNodeStatus {
+    input.status.as_mut().unwrap().as_mut().unwrap()
+}
+
+fn intent(want: Switch, at: Timestamp) -> Intent {
+    Intent {
+        id: "d/h".into(),
+        want,
+        pool: "web".into(),
+        decision: "d".into(),
+        reason: "1 pod".into(),
+        epoch: 1,
+        at,
+    }
+}
+
+fn with_hosts(hosts: Vec<HostInput>) -> Built {
+    build(&Inputs { pools: vec![metal()], hosts, ..inputs() })
+}
+
+fn node(name: &str, ready: bool) -> Node {
+    serde_json::from_value(json!({"metadata": {"name": name},
+        "status": {"allocatable": {"cpu": "8", "memory": "30Gi", "pods": "110"},
+            "conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" }}]}}))
+    .unwrap()
+}
+
+#[test]
+fn a_host_stands_where_its_records_say() {
+    #[track_caller]
+    fn check(phase: Phase, change: impl FnOnce(&mut HostInput), state: HostState) {
+        let built = with_hosts(vec![host("h", phase, change)]);
+        assert_eq!(built.snapshot.hosts[0].state, state, "{phase}");
+    }
+    let fresh = at("01:59:00");
+    check(Phase::Idle, |_| {}, HostState::Off);
+    check(Phase::Enrolling, |_| {}, HostState::Unknown);
+    check(Phase::Reserved, |_| {}, HostState::Waking);
+    check(Phase::Booting, |_| {}, HostState::Waking);
+    check(Phase::Serving, |_| {}, HostState::Ready);
+    check(Phase::Lost, |_| {}, HostState::Ready);
+    check(Phase::Evicting, |_| {}, HostState::Leaving);
+    check(Phase::Backoff, |_| {}, HostState::Failed);
+    check(Phase::Quarantined, |_| {}, HostState::Failed);
+    check(Phase::Idle, |h| h.status = None, HostState::Unknown);
+    check(Phase::Idle, |h| h.status = Some(Err("not JSON".into())), HostState::Unknown);
+    check(Phase::Serving, |h| spec(h).admin = muster_model::host::Admin::Maintenance, HostState::Maintenance);
+    // What was asked and is not yet taken up counts, unless it is spent or was ignored for too long.
+    check(Phase::Idle, |h| h.intent = Some(intent(Switch::On, fresh)), HostState::Waking);
+    check(Phase::Serving, |h| h.intent = Some(intent(Switch::Off, fresh)), HostState::Leaving);
+    check(Phase::Idle, |h| h.intent = Some(intent(Switch::On, at("01:00:00"))), HostState::Off);
+    check(
+        Phase::Idle,
+        |h| {
+            h.intent = Some(intent(Switch::On, fresh));
+            status(h).spent_intent = Some("d/h".into());
+        },
+        HostState::Off,
+    );
+}
+
+#[test]
+fn people_and_doubts_hold_hosts() {
+    #[track_caller]
+    fn check(phase: Phase, change: impl FnOnce(&mut HostInput), stops: Stops, why: &str) {
+        let built = with_hosts(vec![host("h", phase, change)]);
+        let found: Vec<_> = built.snapshot.holds.iter().map(|hold| (hold.stops, &*hold.why)).collect();
+        assert!(
+            found.iter().any(|(s, w)| *s == stops && w.contains(why)),
+            "wanted {stops:?} {why}: {found:?}"
+        );
+    }
+    let hold = |until| {
+        move |h: &mut HostInput| {
+            spec(h).hold =
+                Some(muster_model::host::Hold { by: "ann".into(), reason: "new disks".into(), until });
+        }
+    };
+    check(Phase::Idle, hold(None), Stops::Both, "held by ann: new disks");
+    check(Phase::Idle, hold(Some(at("03:00:00"))), Stops::Both, "new disks");
+    check(Phase::Idle, |h| spec(h).power_state = Some(Switch::Off), Stops::Both, "by hand");
+    check(Phase::Serving, |h| spec(h).power_state = Some(Switch::On), Stops::Removal, "by hand");
+    check(
+        Phase::Idle,
+        |h| status(h).held_until = Some(at("02:30:00")),
+        Stops::Growth,
+        "a person switched it off",
+    );
+    check(Phase::Degraded, |_| {}, Stops::Removal, "BMC does not answer");
+    check(Phase::Serving, |h| status(h).drain_retry_at = Some(at("02:01:00")), Stops::Removal, "given up");
+    check(
+        Phase::Idle,
+        |h| h.intent = Some(intent(Switch::On, at("01:53:00"))),
+        Stops::Growth,
+        "not taken up within 5m",
+    );
+    // A hold that has lapsed is none.
+    let lapsed = with_hosts(vec![host("h", Phase::Idle, hold(Some(at("01:00:00"))))]);
+    assert_eq!(lapsed.snapshot.holds, []);
+}
+
+#[test]
+fn hosts_rest_between_cycles() {
+    #[track_caller]
+    fn check(change: impl FnOnce(&mut HostInput), until: Option<&str>) {
+        let built = with_hosts(vec![host("h", Phase::Idle, change)]);
+        assert_eq!(built.snapshot.hosts[0].backoff_until, until.map(at));
+    }
+    check(|_| {}, None);
+    check(|h| status(h).off_since = Some(at("01:59:30")), Some("02:01:30")); // two minutes off
+    check(|h| status(h).starts = vec![at("01:50:00")], Some("02:05:00")); // fifteen between starts
+    check(|h| status(h).retry_at = Some(at("02:20:00")), Some("02:20:00"));
+    check(|h| status(h).off_since = Some(at("01:00:00")), None);
+}
+
+#[test]
+fn members_follow_nodes_and_hosts() {
+    let serving = |name: &str| {
+        let name = name.to_owned();
+        host(&name.clone(), Phase::Serving, move |h| status(h).kubernetes_node = Some(name))
+    };
+    let off = host("off", Phase::Idle, |h| status(h).kubernetes_node = Some("off".into()));
+    let hosts = vec![serving("a"), serving("b"), serving("lost"), off, host("new", Phase::Booting, |_| {})];
+    let objects = Objects {
+        nodes: vec![node("a", true), node("b", false), node("off", false), node("foreign", true)],
+        ..Objects::default()
+    };
+    let view = ClusterView { fresh_at: now(), objects: Arc::new(objects), ..ClusterView::default() };
+    let built = build(&Inputs { pools: vec![metal()], hosts, observed: Observed::View(view), ..inputs() });
+    let snapshot = &built.snapshot;
+    let state = |name: &str| snapshot.members.get(name).map(|member| member.state);
+    assert_eq!(state("a"), Some(MemberState::Ready));
+    assert_eq!(state("b"), Some(MemberState::Unready));
+    assert_eq!(state("lost"), Some(MemberState::Unready)); // serves, and its node is gone
+    assert!(matches!(state("new"), Some(MemberState::Upcoming { .. })));
+    assert_eq!((state("off"), state("foreign")), (None, None));
+    let names: Vec<&str> = snapshot.cluster.nodes.iter().map(Node::name).collect();
+    assert_eq!(names, ["a", "b", "foreign", "new"], "the kept node of a machine that is off is not there");
+    let coming = snapshot.cluster.nodes.iter().find(|node| node.name() == "new").unwrap();
+    assert_eq!(coming.metadata.labels.text("nodepool"), Some("web"));
+    assert!(coming.status.allocatable.contains("cpu"));
+}
+
+#[test]
+fn what_is_not_known_is_a_gap_and_nothing_else() {
+    #[track_caller]
+    fn check(change: impl FnOnce(&mut Inputs), scope: &Scope, why: &str) {
+        let mut inputs = Inputs { pools: vec![metal()], ..inputs() };
+        change(&mut inputs);
+        let built = build(&inputs);
+        let found = &built.snapshot.gaps;
+        assert!(
+            found.iter().any(|gap| gap.scope == *scope && gap.why.contains(why)),
+            "wanted {why}: {found:?}"
+        );
+        assert_eq!(built.snapshot.holds, []);
+    }
+    check(|i| i.observed = Observed::NotConnected, &Scope::Everything, "no connection");
+    let view = |change: fn(&mut ClusterView)| {
+        move |i: &mut Inputs| {
+            let mut view = ClusterView { fresh_at: now(), ..ClusterView::default() };
+            change(&mut view);
+            i.observed = Observed::View(view);
+        }
+    };
+    check(view(|v| v.fresh_at = at("01:57:59")), &Scope::Everything, "2m1s old");
+    check(
+        view(|v| {
+            let one = SetAside {
+                kind: "Pod".into(),
+                namespace: "a".into(),
+                name: "b".into(),
+                why: "x".into(),
+                since: now(),
+                node: None,
+            };
+            v.set_aside = [one].into();
+        }),
+        &Scope::Everything,
+        "1 objects cannot be read",
+    );
+    check(|i| i.global_fault = Some("lowMark".into()), &Scope::Everything, "lowMark");
+    check(|i| i.unreadable_pools = vec![("gpu".into(), "not JSON".into())], &Scope::Everything, "pool gpu");
+    check(
+        |i| i.hosts = vec![host("h", Phase::Idle, |h| h.spec = Err("bad mac".into()))],
+        &Scope::Host("h".into()),
+        "bad mac",
+    );
+    check(
+        |i| i.hosts = vec![host("h", Phase::Idle, |h| h.status = None)],
+        &Scope::Host("h".into()),
+        "looked at",
+    );
+}
+
+#[test]
+fn triggers_ask_for_more_agree_to_less_or_hold() {
+    #[track_caller]
+    fn check(findings: Vec<(&str, Known<Finding>)>, expected: Option<Trigger>, gaps: usize) {
+        let triggers: Vec<Value> = findings
+            .iter()
+            .map(|(direction, _)| json!({"metricQuery": "q", "threshold": 1, "duration": "1m", "scaleDirection": direction}))
+            .collect();
+        let mut input = pool(
+            "web",
+            json!({"platform": {"type": "baremetal"}, "autoscaling": {
+                "enabled": true, "minNodes": 1, "maxNodes": 4, "triggers": triggers}}),
+        );
+        let specs = input.object.spec.autoscaling.as_ref().unwrap().triggers().to_vec();
+        input.triggers = specs
+            .into_iter()
+            .zip(findings)
+            .map(|(trigger, (_, finding))| TriggerInput { trigger, finding })
+            .collect();
+        let built = build(&Inputs { pools: vec![input], ..inputs() });
+        assert_eq!(built.snapshot.pools[0].demand.trigger, expected);
+        assert_eq!(built.snapshot.gaps.len(), gaps, "{:?}", built.snapshot.gaps);
+    }
+    let finding =
+        |fires| Known::Value { value: Finding { fires, value: "1".into(), why: "x".into() }, at: now() };
+    let unknown = || Known::Unknown { why: "503".to_owned(), since: now() };
+    check(vec![], None, 0);
+    check(vec![("up", finding(true))], Some(Trigger::Up), 0);
+    check(vec![("up", finding(false))], None, 0); // a quiet trigger for more does not keep what is idle
+    check(vec![("down", finding(true))], Some(Trigger::Down), 0);
+    check(vec![("down", finding(false))], Some(Trigger::Idle), 0);
+    check(vec![("down", finding(true)), ("down", finding(false))], Some(Trigger::Idle), 0);
+    check(vec![("up", finding(true)), ("down", finding(true))], Some(Trigger::Up), 0);
+    check(vec![("up", unknown())], None, 1);
+    check(vec![("down", finding(true)), ("down", unknown())], Some(Trigger::Idle), 1);
+}
+
+#[test]
+fn bounds_are_those_of_this_moment() {
+    #[track_caller]
+    fn check(spec: Value, requested: Option<u32>, expected: (u32, u32, Option<u32>)) {
+        let input = PoolInput { requested, ..pool("web", spec) };
+        let built = build(&Inputs { pools: vec![input], ..inputs() });
+        let pool = &built.snapshot.pools[0];
+        assert_eq!((pool.min, pool.max, pool.fixed), expected);
+    }
+    let metal = json!({"type": "baremetal"});
+    let auto = |extra: Value| {
+        let mut block = json!({"enabled": true, "minNodes": 1, "maxNodes": 4});
+        muster_model::patch::merge_patch(&mut block, &extra);
+        json!({"platform": metal, "autoscaling": block})
+    };
+    check(json!({"platform": metal, "nodeCount": 3}), None, (3, 3, Some(3)));
+    check(auto(json!({})), None, (1, 4, None));
+    check(auto(json!({})), Some(3), (3, 3, None)); // a person's request is reached first
+    check(auto(json!({})), Some(9), (4, 4, None)); // and never leaves the bounds
+}
+
+#[test]
+fn modes_freezes_and_wishes() {
+    let mut inputs = Inputs { pools: vec![metal()], ..inputs() };
+    assert_eq!(build(&inputs).snapshot.pools[0].mode, Mode::Advise); // nobody has said that it may act
+    inputs.cluster.spec.mode = Some(muster_model::pool::Mode::Active);
+    assert_eq!(build(&inputs).snapshot.pools[0].mode, Mode::Act);
+    inputs.pools[0].object.spec.mode = Some(muster_model::pool::Mode::Advise);
+    assert_eq!(build(&inputs).snapshot.pools[0].mode, Mode::Advise);
+    inputs.freeze.mode = FreezeMode::Frozen;
+    let held = build(&inputs).snapshot.holds;
+    assert_eq!((held[0].scope.clone(), held[0].stops), (Scope::Everything, Stops::Both));
+}
+
+#[test]
+fn nodes_that_were_asked_for_count_until_their_deadline() {
+    let cloud = pool(
+        "web",
+        json!({"platform": {"type": "gcp", "gcp": {"machineType": "n1-standard-4"}},
+            "autoscaling": {"enabled": true, "minNodes": 0, "maxNodes": 5}}),
+    );
+    let asked = Asked {
+        nodes: 2,
+        at: at("01:50:00"),
+        deadline: at("02:05:00"),
+        decision: "d-1".into(),
+        leaving: Vec::new(),
+    };
+    let mut inputs = Inputs { pools: vec![cloud], ..inputs() };
+    inputs.memory.asked.insert("web".into(), asked);
+    let coming = build(&inputs);
+    assert_eq!(coming.snapshot.members.len(), 2);
+    assert_eq!(coming.next, Some(at("02:02:00")), "the view grows stale before the deadline");
+    inputs.now = at("02:05:00");
+    let late = build(&inputs);
+    assert_eq!(late.snapshot.members.len(), 0);
+    let offering = &late.snapshot.pools[0].templates[0].offerings[0];
+    assert_eq!(offering.unavailable_until, Some(at("02:15:00")));
+    inputs.now = at("02:15:00");
+    assert_eq!(build(&inputs).snapshot.pools[0].templates[0].offerings[0].unavailable_until, None);
+}
+
+#[test]
+fn a_pool_that_grew_rests() {
+    let mut inputs = Inputs { pools: vec![metal()], ..inputs() };
+    inputs.memory.grown_at.insert("web".into(), at("01:55:00"));
+    let built = build(&inputs);
+    let hold = &built.snapshot.holds[0];
+    assert_eq!((hold.stops, hold.until), (Stops::Removal, Some(at("02:05:00"))));
+    inputs.now = now().saturating_add(Duration::from_mins(5));
+    assert_eq!(build(&inputs).snapshot.holds, []);
+}
+
+#[test]
+fn equal_inputs_give_equal_snapshots_whatever_the_order_of_hosts() {
+    let hosts = || vec![host("a", Phase::Idle, |_| {}), host("b", Phase::Idle, |_| {})];
+    let (one, two) = (with_hosts(hosts()), with_hosts(hosts()));
+    assert_eq!(one, two);
+    assert_eq!(one.snapshot.pools[0].templates.len(), 1, "hosts that are alike share a template");
+    let text = serde_json::to_vec(&one.snapshot).unwrap();
+    assert_eq!(serde_json::from_slice::<muster_engine::Snapshot>(&text).unwrap(), one.snapshot);
+}

@@ -1,0 +1,156 @@
+//! Limits across hosts, the cost of quiet hosts, and operations as a resource.
+
+use muster_control::{
+    hosts::{cancel, operation_id},
+    registry::{Operation, OperationState},
+};
+use muster_model::{
+    Clock as _, Duration,
+    host::{
+        HostMetrics, Phase, Switch,
+        keys::{self, HostRecord},
+    },
+    power::PowerAction,
+    rack::Rack,
+};
+
+use crate::world::World;
+
+#[tokio::test(start_paused = true)]
+async fn ops_r15_forty_hosts_at_once_stay_within_every_limit() {
+    let world = World::new().await;
+    let rack = Rack { watt_cap: Some(2_000), start_limit: 3, ..Rack::new("r1") };
+    world.outside.state().racks.insert("r1".into(), rack);
+    for number in 0..40 {
+        let rack = if number < 10 { "r1" } else { "r2" };
+        world
+            .register(&format!("h{number}"), |spec| {
+                spec.rack = Some(rack.into());
+                spec.max_watts = Some(300);
+            })
+            .await;
+    }
+    for number in 0..40 {
+        world.until(&format!("h{number}"), Phase::Idle, 200).await;
+    }
+    world.pass(130).await;
+    for number in 0..40 {
+        world.want(&format!("h{number}"), Switch::On, &format!("i-{number}")).await;
+    }
+    world.pass(4).await;
+    let mut waiting = 0;
+    for number in 0..40 {
+        waiting += u32::from(world.status(&format!("h{number}")).await.reason.starts_with("waits: "));
+    }
+    assert!(waiting > 20, "{waiting} hosts say what they wait for");
+    world.pass(900).await;
+    let state = world.outside.state();
+    let mut starts: Vec<_> = state.calls.iter().map(|(at, ..)| at.millis()).collect();
+    starts.sort_unstable();
+    // Two in a second, and a call takes its time: three may land in one.
+    assert!(starts.windows(5).all(|five| five[4] - five[0] >= 1_000), "{starts:?}");
+    let on = |range: std::ops::Range<u32>| range.filter(|n| state.machines[&format!("h{n}")].on).count();
+    assert_eq!(on(0..10), 6, "six times 300 W are within 2000 W");
+    assert_eq!(on(10..40), 30);
+    drop(state);
+    let mut reasons = Vec::new();
+    for number in 0..10 {
+        let status = world.status(&format!("h{number}")).await;
+        if status.phase == Phase::Idle {
+            reasons.push(status.reason);
+        }
+    }
+    let text = "waits: rack r1 may draw 2000 W, 1800 W are taken and it may take 300 W more";
+    assert!(reasons.iter().all(|reason| reason == text) && reasons.len() == 4, "{reasons:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn quiet_hosts_are_polled_evenly_and_not_written() {
+    let world = World::new().await;
+    for number in 0..60 {
+        world.register(&format!("h{number}"), |_| {}).await;
+    }
+    for number in 0..60 {
+        world.until(&format!("h{number}"), Phase::Idle, 200).await;
+    }
+    world.pass(600).await;
+    let status = |number: u32| keys::host(&format!("h{number}"), HostRecord::Status);
+    let mut before = Vec::new();
+    for number in 0..60 {
+        before.push(world.store.get(&status(number)).await.unwrap().unwrap().modified);
+    }
+    let reads = world.outside.state().reads;
+    world.pass(3_000).await;
+    for number in 0..60 {
+        let after = world.store.get(&status(number)).await.unwrap().unwrap().modified;
+        assert_eq!(after, before[usize::try_from(number).unwrap()], "h{number} was written");
+    }
+    let polled = world.outside.state().reads - reads;
+    assert!((540..=720).contains(&polled), "60 hosts, ten polls each: {polled}");
+    assert_eq!(world.outside.state().most_in_flight, 1, "one call per BMC");
+    let metrics: HostMetrics = world.read(&keys::host("h7", HostRecord::Metrics)).await.expect("metrics");
+    assert!(world.outside.clock.now().since(metrics.at) <= Duration::from_secs(330));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_slow_bmc_keeps_nobody_waiting() {
+    let world = World::new().await;
+    for number in 0..20 {
+        world.idle(&format!("h{number}")).await;
+    }
+    world.pass(130).await;
+    world.outside.state().machines.get_mut("h0").unwrap().latency = Duration::from_secs(29);
+    world.want("h0", Switch::On, "i-0").await;
+    world.want("h1", Switch::On, "i-1").await;
+    let asked = world.outside.clock.now();
+    while world.outside.state().count("h1", PowerAction::On) == 0 {
+        world.pass(1).await;
+        assert!(world.outside.clock.now().since(asked) < Duration::from_secs(5), "h1 waits for h0");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn operations_are_listed_ended_and_cancelled() {
+    let world = World::new().await;
+    world.idle("h1").await;
+    world.pass(130).await;
+    world.want("h1", Switch::On, "i-1").await;
+    world.until("h1", Phase::Powered, 60).await;
+    let op = world.op("h1").await.unwrap();
+    let key = muster_control::registry::keys::operation(operation_id(&op.id));
+    let shown: Operation = world.read(&key).await.expect("an operation");
+    assert_eq!(
+        (shown.kind.as_str(), shown.state, shown.host()),
+        ("power-on", OperationState::Running, Some("h1"))
+    );
+    // Withdrawn in the middle of the boot: the machine goes off again, and the operation says so.
+    cancel(&*world.store, &shown, world.outside.clock.now()).await.unwrap();
+    world.until("h1", Phase::Idle, 700).await;
+    let ended: Operation = world.read(&key).await.unwrap();
+    assert!(ended.done && ended.finished_at.is_some(), "{ended:?}");
+    assert!(!world.outside.state().machines["h1"].on);
+    let error = cancel(&*world.store, &ended, world.outside.clock.now()).await.unwrap_err();
+    assert_eq!(error.code(), "NOT_FOUND");
+    // Woken again and let go: it succeeds.
+    world.pass(900).await;
+    world.want("h1", Switch::On, "i-2").await;
+    world.until("h1", Phase::Powered, 60).await;
+    let op = world.op("h1").await.unwrap();
+    world.until("h1", Phase::Serving, 300).await;
+    let done: Operation =
+        world.read(&muster_control::registry::keys::operation(operation_id(&op.id))).await.unwrap();
+    assert_eq!((done.state, done.done), (OperationState::Succeeded, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_spec_takes_the_records_with_it_and_touches_nothing() {
+    let world = World::new().await;
+    world.serving("h1").await;
+    let txn = muster_model::store::Txn::new().delete(keys::host("h1", HostRecord::Spec));
+    let _ = world.store.commit(txn).await.unwrap();
+    world.pass(30).await;
+    let left: Vec<_> = world.keys().await.into_iter().filter(|key| key.contains("/h1/")).collect();
+    assert_eq!(left, Vec::<String>::new());
+    let state = world.outside.state();
+    assert!(state.machines["h1"].on && state.calls.len() == 1);
+}

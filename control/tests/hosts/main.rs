@@ -1,0 +1,8 @@
+//! The host loop on a store in memory, with machines and a cluster that do what a test says.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::await_holding_lock, reason = "a story looks at its own world, on one thread")]
+
+mod crashes;
+mod limits;
+mod rows;
+mod world;

@@ -1,0 +1,328 @@
+//! Acceptance rows of the lifecycle, with the production loop.
+
+use muster_model::{
+    host::{ConditionType, DriverKind, DriverSpec, Phase, Switch, is_true},
+    power::PowerAction,
+};
+
+use crate::world::World;
+
+#[tokio::test(start_paused = true)]
+async fn bm_7_1_one_power_on_and_one_event_per_transition() {
+    let world = World::new().await;
+    world.idle("h1").await;
+    world.pass(130).await;
+    let before = world.events("h1").await.total;
+    world.want("h1", Switch::On, "i-1").await;
+    world.until("h1", Phase::Serving, 300).await;
+    let state = world.outside.state();
+    assert_eq!((state.count("h1", PowerAction::On), state.calls.len()), (1, 1), "{:?}", state.calls);
+    drop(state);
+    let events = world.events("h1").await;
+    let phases: Vec<_> =
+        events.events.iter().filter(|one| one.number > before).map(|one| one.to.as_str()).collect();
+    assert_eq!(phases[..3], ["reserved", "preparing-boot", "power-requested"], "{phases:?}");
+    assert_eq!(phases.last(), Some(&"serving"));
+    let mut once = phases.clone();
+    once.dedup();
+    assert_eq!(once, phases, "one event for each transition");
+    // The node is dressed: our labels, no startup taint.
+    world.pass(10).await;
+    assert_eq!(world.outside.state().taints("h1"), Vec::<String>::new());
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn bm_7_3_a_budget_holds_the_drain_until_its_deadline_and_power_stays() {
+    let world = World::new().await;
+    world.serving("h1").await;
+    world.pod("web-1", "h1", 10);
+    world.outside.state().budget = Some("PodDisruptionBudget default/web".into());
+    world.want("h1", Switch::Off, "i-off").await;
+    world.until("h1", Phase::Evicting, 30).await;
+    assert!(world.outside.state().cordon("h1").0);
+    world.pass(600).await;
+    let tried = world.outside.state().evictions;
+    assert!(tried > 50, "{tried} evictions were asked for");
+    world.until("h1", Phase::Serving, 400).await;
+    world.pass(5).await;
+    let status = world.status("h1").await;
+    assert!(status.reason.contains("PodDisruptionBudget default/web"), "{}", status.reason);
+    assert!(is_true(&status.conditions, ConditionType::DrainBlocked));
+    let state = world.outside.state();
+    assert_eq!(state.cordon("h1"), (false, None));
+    assert_eq!((state.calls.len(), state.machines["h1"].on), (1, true), "only the first power-on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn bm_7_4_shutdown_waits_for_the_pod_that_takes_forty_seconds() {
+    let world = World::new().await;
+    world.serving("h1").await;
+    world.pod("web-1", "h1", 40);
+    world.want("h1", Switch::Off, "i-off").await;
+    world.until("h1", Phase::Evicting, 30).await;
+    let deleted = loop {
+        if let Some(at) = world.outside.state().pods.first().and_then(|pod| pod.deleted_at) {
+            break at;
+        }
+        world.pass(1).await;
+    };
+    world.until("h1", Phase::Idle, 300).await;
+    let state = world.outside.state();
+    let (at, ..) =
+        state.calls.iter().find(|call| call.3.action == PowerAction::GracefulOff).expect("asked to stop");
+    assert!(at.since(deleted).millis() >= 40_000, "{deleted} {at}");
+    assert_eq!(state.count("h1", PowerAction::ForceOff), 0);
+    assert_eq!(state.taints("h1"), ["muster.dev/off"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bm_7_5_an_os_that_ignores_acpi_is_forced_off_once() {
+    let world = World::new().await;
+    world.serving("h1").await;
+    world.outside.state().machines.get_mut("h1").unwrap().ignores_acpi = true;
+    world.want("h1", Switch::Off, "i-off").await;
+    world.until("h1", Phase::ForcingOff, 400).await;
+    world.until("h1", Phase::Idle, 200).await;
+    let state = world.outside.state();
+    assert_eq!(
+        (state.count("h1", PowerAction::GracefulOff), state.count("h1", PowerAction::ForceOff)),
+        (1, 1)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn bm_7_8_a_silent_bmc_gives_its_claim_back_and_backs_off() {
+    let world = World::new().await;
+    world.idle("h1").await;
+    world.pass(130).await;
+    world.outside.state().machines.get_mut("h1").unwrap().silent.insert("redfish");
+    world.want("h1", Switch::On, "i-1").await;
+    world.until("h1", Phase::Backoff, 200).await;
+    assert_eq!(world.intent("h1").await, None, "the pool may take another host now");
+    let first = world.status("h1").await;
+    assert_eq!((first.failures.len(), world.outside.state().calls.len()), (1, 0));
+    let mut times = vec![first.retry_at.unwrap()];
+    while times.len() < 4 {
+        world.pass(5).await;
+        let next = world.status("h1").await.retry_at.unwrap();
+        if times.last() != Some(&next) {
+            times.push(next);
+        }
+    }
+    let waits: Vec<_> = times.windows(2).map(|pair| pair[1].since(pair[0])).collect();
+    assert!(waits.windows(2).all(|pair| pair[0] < pair[1]), "delays grow: {waits:?}");
+    world.outside.state().machines.get_mut("h1").unwrap().silent.clear();
+    world.until("h1", Phase::Idle, 3_000).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn bm_7_9_a_refused_account_stops_all_calls_until_its_next_version() {
+    let world = World::new().await;
+    world.register("h1", |_| {}).await;
+    world.outside.state().machines.get_mut("h1").unwrap().denies = true;
+    world.until("h1", Phase::Quarantined, 60).await;
+    let reads = world.outside.state().reads;
+    assert!(reads <= 2, "{reads} logins");
+    world.pass(3_600).await;
+    assert_eq!(world.outside.state().reads, reads, "nothing calls it any more");
+    let status = world.status("h1").await;
+    assert_eq!(status.bmc_blocked.as_ref().map(|one| one.cause.as_str()), Some("CredentialsRefused"));
+    world.outside.state().credential_version = 2;
+    world.respec("h1", |_| {}).await; // a rotation touches the hosts that use it
+    world.until("h1", Phase::Idle, 120).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn bm_7_10_power_on_without_effect_goes_up_the_ladder() {
+    let world = World::new().await;
+    world
+        .register("h1", |spec| {
+            spec.drivers = vec![DriverSpec::new(DriverKind::Redfish), DriverSpec::new(DriverKind::Ipmi)];
+        })
+        .await;
+    world.until("h1", Phase::Idle, 120).await;
+    world.pass(130).await;
+    let ignores = ["redfish", "ipmi"].into_iter().collect();
+    world.outside.state().machines.get_mut("h1").unwrap().ignores_on = ignores;
+    world.want("h1", Switch::On, "i-1").await;
+    world.until("h1", Phase::Backoff, 600).await;
+    let state = world.outside.state();
+    let ways: Vec<_> =
+        state.calls.iter().map(|(_, _, driver, order)| (driver.to_string(), order.attempt)).collect();
+    assert_eq!(ways, [("redfish".to_owned(), 0), ("redfish".to_owned(), 1), ("ipmi".to_owned(), 0)]);
+    drop(state);
+    assert_eq!(world.intent("h1").await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bm_7_11_a_hung_boot_is_recorded_and_forced_off() {
+    let world = World::new().await;
+    world.idle("h1").await;
+    world.pass(130).await;
+    world.outside.state().machines.get_mut("h1").unwrap().boot = None;
+    world.want("h1", Switch::On, "i-1").await;
+    world.until("h1", Phase::ForcingOff, 1_100).await;
+    assert_eq!(world.intent("h1").await, None, "released when the boot failed, not when it is off");
+    world.until("h1", Phase::Backoff, 600).await;
+    let (status, events) = (world.status("h1").await, world.events("h1").await);
+    assert_eq!(status.failures.len(), 1);
+    let told = events.events.iter().any(|event| event.message.starts_with("evidence: power on"));
+    assert!(told, "{:#?}", events.events);
+    assert_eq!(world.outside.state().count("h1", PowerAction::ForceOff), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bm_7_13_a_bmc_that_says_off_while_the_kubelet_lives_is_not_believed() {
+    let world = World::new().await;
+    world.serving("h1").await;
+    world.pod("web-1", "h1", 10);
+    world.outside.state().machines.get_mut("h1").unwrap().lies_off = true;
+    world.pass(400).await;
+    let status = world.status("h1").await;
+    assert_eq!(status.phase, Phase::Serving);
+    assert!(is_true(&status.conditions, ConditionType::PowerReadingDisagrees));
+    let state = world.outside.state();
+    assert_eq!((state.evictions, state.calls.len()), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn bm_7_15_a_host_that_a_person_switched_off_is_left_alone_until_acknowledged() {
+    let world = World::new().await;
+    world.serving("h1").await;
+    {
+        let now = muster_model::Clock::now(&*world.outside.clock);
+        let mut state = world.outside.state();
+        let machine = state.machines.get_mut("h1").unwrap();
+        (machine.on, machine.turned_at) = (false, now);
+    }
+    world.until("h1", Phase::Idle, 150).await;
+    let status = world.status("h1").await;
+    assert!(is_true(&status.conditions, ConditionType::UnexpectedOff));
+    assert_eq!(world.intent("h1").await, None, "its pool may take another");
+    world.want("h1", Switch::On, "i-2").await;
+    world.pass(1_800).await;
+    assert_eq!(world.outside.state().calls.len(), 1, "not switched on again");
+    let at = muster_model::Clock::now(&*world.outside.clock);
+    world
+        .respec("h1", |spec| {
+            let (by, reason) = ("ann".into(), "fan replaced".into());
+            spec.acknowledgement = Some(muster_model::host::Acknowledgement { by, reason, at });
+        })
+        .await;
+    world.until("h1", Phase::Serving, 300).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn bm_7_20_without_a_lease_nothing_is_sent_and_writes_are_refused() {
+    let world = World::new().await;
+    world.idle("h1").await;
+    world.pass(130).await;
+    // Somebody else leads now, and this process does not know it.
+    world.put(world.fence.key.clone(), "another").await;
+    world.want("h1", Switch::On, "i-1").await;
+    world.pass(300).await;
+    assert_eq!(world.outside.state().calls.len(), 0);
+    assert_eq!(world.phase("h1").await, Some(Phase::Idle));
+    // And with too little of a lease left.
+    let (outside, store) = world.kill().await;
+    let world = World::on(outside, store, muster_control::hosts::failpoint::Failpoints::default()).await;
+    let soon = muster_model::Clock::monotonic(&*world.outside.clock)
+        .saturating_add(muster_model::Duration::from_secs(20));
+    world.lead.set(Some((world.fence.clone(), soon)));
+    world.pass(60).await;
+    assert_eq!(world.outside.state().calls.len(), 0, "20s are less than a call and its margin");
+}
+
+#[tokio::test(start_paused = true)]
+async fn bm_7_24_25_a_host_without_a_bmc_wakes_by_packet_and_is_never_called_off_in_error() {
+    let world = World::new().await;
+    world
+        .register("h1", |spec| {
+            spec.power_interface = muster_model::host::PowerInterface::Wol;
+            (spec.mgmt_address, spec.mac_address) = (None, Some("02:00:00:00:00:01".parse().unwrap()));
+            let mut wol = DriverSpec::new(DriverKind::Wol);
+            wol.settings.insert("broadcast".into(), "10.0.0.255".into());
+            spec.drivers = vec![wol, DriverSpec::new(DriverKind::Agent)];
+        })
+        .await;
+    world.until("h1", Phase::Idle, 200).await;
+    world.pass(130).await;
+    world.want("h1", Switch::On, "i-1").await;
+    world.until("h1", Phase::Serving, 300).await;
+    let bursts = world.outside.state().count("h1", PowerAction::On);
+    assert!((2..=5).contains(&bursts), "repeated every 30s until it joins: {bursts}");
+    // Its agent takes the token, the network falls silent, and that is off.
+    world.pass(700).await;
+    world.want("h1", Switch::Off, "i-off").await;
+    world.until("h1", Phase::Idle, 300).await;
+    world.pass(900).await;
+    world.want("h1", Switch::On, "i-3").await;
+    world.until("h1", Phase::Serving, 300).await;
+    // Its kernel hangs: it never says goodbye, and nothing can force it.
+    world.pass(700).await;
+    world.outside.state().machines.get_mut("h1").unwrap().ignores_acpi = true;
+    world.want("h1", Switch::Off, "i-2").await;
+    world.until("h1", Phase::Backoff, 600).await;
+    assert!(is_true(&world.status("h1").await.conditions, ConditionType::CannotForceOff));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_second_driver_is_remembered_for_a_while_and_the_first_comes_back() {
+    let world = World::new().await;
+    world
+        .register("h1", |spec| {
+            spec.drivers = vec![DriverSpec::new(DriverKind::Redfish), DriverSpec::new(DriverKind::Ipmi)];
+        })
+        .await;
+    world.until("h1", Phase::Idle, 120).await;
+    world.pass(130).await;
+    world.outside.state().machines.get_mut("h1").unwrap().silent.insert("redfish");
+    world.want("h1", Switch::On, "i-1").await;
+    world.until("h1", Phase::Serving, 300).await;
+    let fallback = world.status("h1").await.driver_fallback.expect("remembered");
+    assert_eq!((fallback.index, fallback.driver), (1, DriverKind::Ipmi));
+    assert!(fallback.reason.contains("no route"), "{}", fallback.reason);
+    let drivers: Vec<_> = world.outside.state().calls.iter().map(|call| call.2.to_string()).collect();
+    assert_eq!(drivers, ["ipmi"], "the power call takes the way that answers");
+    world.outside.state().machines.get_mut("h1").unwrap().silent.clear();
+    world.pass(500).await;
+    assert_eq!(world.status("h1").await.driver_fallback, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_by_hand_holds_and_maintenance_stops_everything() {
+    let world = World::new().await;
+    world.idle("h1").await;
+    world.respec("h1", |spec| spec.power_state = Some(Switch::On)).await;
+    world.until("h1", Phase::Serving, 300).await;
+    world.want("h1", Switch::Off, "i-off").await;
+    world.pass(1_200).await;
+    assert_eq!(world.phase("h1").await, Some(Phase::Serving), "a person outranks the autoscaler");
+    world
+        .respec("h1", |spec| {
+            spec.power_state = None;
+            spec.admin = muster_model::host::Admin::Maintenance;
+        })
+        .await;
+    world.pass(1_200).await;
+    assert_eq!(world.phase("h1").await, Some(Phase::Serving), "nothing acts under maintenance");
+    world.respec("h1", |spec| spec.admin = muster_model::host::Admin::Normal).await;
+    world.until("h1", Phase::Idle, 300).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_freeze_stops_every_effect_at_once() {
+    let world = World::new().await;
+    world.serving("h1").await;
+    world.pod("web-1", "h1", 10);
+    let global = |freeze: &str| serde_json::json!({ "freeze": freeze });
+    world.put(muster_model::host::keys::GLOBAL_CONFIG.into(), global("frozen")).await;
+    world.want("h1", Switch::Off, "i-off").await;
+    world.pass(600).await;
+    let state = world.outside.state();
+    assert_eq!((state.evictions, state.calls.len(), state.cordon("h1")), (0, 1, (false, None)));
+    drop(state);
+    world.put(muster_model::host::keys::GLOBAL_CONFIG.into(), global("none")).await;
+    world.until("h1", Phase::Idle, 300).await;
+}

@@ -1,0 +1,151 @@
+//! Shrinking: only after the delay, only with full knowledge, and the delay survives a restart.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use muster_control::journal::{ActionKind, OutcomeState};
+use muster_model::{
+    Duration, Known, Timestamp,
+    host::Switch,
+    pool::Trigger,
+    trigger::{Finding, Triggers},
+};
+use serde_json::json;
+
+use crate::world::{World, pod, running};
+
+/// Two nodes of which one is needed.
+async fn half_empty() -> World {
+    let world = World::new().await;
+    world.metal("web", 1, 3).await;
+    for host in ["a", "b"] {
+        world.host(host, "web").await;
+        world.serve(host, "web").await;
+    }
+    world.show(|objects| objects.pods.push(running("web-1", "4", "a")));
+    world
+}
+
+#[tokio::test]
+async fn a_node_goes_after_its_delay_and_the_delay_survives_a_new_leader() {
+    let mut world = half_empty().await;
+    let first = world.turn().await;
+    assert_eq!(world.intent("b").await, None, "{first:?}");
+    world.pass(Duration::from_mins(6));
+    world.fail_over().await; // two minutes more
+    let _ = world.turn().await;
+    assert_eq!(world.intent("b").await, None);
+    world.pass(Duration::from_mins(2).saturating_add(Duration::from_secs(1)));
+    world.show(|_| {});
+    let decision = World::decided(&world.turn().await);
+    assert_eq!(decision.actions[0].kind, ActionKind::Remove, "{decision:#?}");
+    assert_eq!(decision.actions[0].node.as_deref(), Some("b"));
+    let evidence = decision.actions[0].evidence.as_ref().expect("figures");
+    assert_eq!((evidence.percent, evidence.mark, evidence.required), (0, Some(30), Duration::from_mins(10)));
+    assert_eq!(evidence.unneeded_since, Some("2026-11-16T02:00:00Z".parse().unwrap()));
+    assert_eq!(world.intent("b").await.unwrap().want, Switch::Off);
+    assert_eq!(world.intent("a").await, None);
+}
+
+/// OPS-R5: an old view, an empty list of pods or a view that cannot be read removes nothing.
+#[tokio::test]
+async fn ops_r5_a_doubtful_view_removes_nothing() {
+    let mut world = half_empty().await;
+    let _ = world.turn().await;
+    // Old knowledge: the view stands still while time goes on.
+    world.pass(Duration::from_mins(20));
+    let _ = world.turn().await;
+    assert_eq!(world.intent("b").await, None);
+    let live = world.parts.board.get(world.id).unwrap();
+    let gaps = &live.view.as_ref().unwrap().snapshot.gaps;
+    assert_eq!(&*gaps[0].why, "the view of the cluster is 20m old, at most 2m is trusted");
+    // An empty list of pods is not an empty cluster.
+    world.show(|objects| objects.pods.clear());
+    for _ in 0..3 {
+        world.pass(Duration::from_mins(11));
+        world.show(|_| {});
+        let _ = world.turn().await;
+    }
+    assert_eq!((world.intent("a").await, world.intent("b").await), (None, None));
+}
+
+#[derive(Debug)]
+struct Silent;
+
+#[async_trait]
+impl Triggers for Silent {
+    async fn evaluate(&self, _: &Trigger, now: Timestamp) -> Known<Finding> {
+        Known::Unknown { why: "Prometheus answers 503".into(), since: now }
+    }
+}
+
+/// OPS-R6 and BM-7.21: what Prometheus does not say keeps capacity, and pending pods still get a host.
+#[tokio::test]
+async fn ops_r6_bm_7_21_unknown_triggers_remove_nothing_and_do_not_stop_growth() {
+    let mut world = World::new().await;
+    let pool = world
+        .pool(
+            "web",
+            json!({"platform": {"type": "baremetal"}, "autoscaling": {
+                "enabled": true, "minNodes": 0, "maxNodes": 3, "scaleDownDelay": "1m", "triggers": [
+                    {"metricQuery": "queue", "threshold": 5, "duration": "1m", "scaleDirection": "down"}]}}),
+        )
+        .await;
+    world.parts.triggers = Some(Arc::new(Silent));
+    world.planner = world.parts.planner(world.id);
+    for host in ["a", "b", "c"] {
+        world.host(host, "web").await;
+    }
+    for host in ["a", "b"] {
+        world.serve(host, "web").await;
+    }
+    world.show(|objects| objects.pods.push(running("web-1", "4", "a")));
+    for _ in 0..5 {
+        world.pass(Duration::from_mins(2));
+        world.show(|_| {});
+        let _ = world.turn().await;
+    }
+    assert_eq!((world.intent("a").await, world.intent("b").await), (None, None));
+    let status = world.pool_status(&pool).await;
+    let metrics = muster_model::condition::find(&status.conditions, "MetricsAvailable").unwrap();
+    assert_eq!((metrics.status.as_str(), metrics.reason.as_str()), ("False", "MetricsUnavailable"));
+    assert!(metrics.message.contains("Prometheus answers 503"), "{}", metrics.message);
+    world.show(|objects| objects.pods.push(pod("web-2", "8")));
+    world.show(|objects| objects.pods.push(pod("web-3", "8")));
+    let decision = World::decided(&world.turn().await);
+    assert_eq!(decision.outcome.state, OutcomeState::Acted, "{decision:#?}");
+    assert_eq!(world.intent("c").await.unwrap().want, Switch::On);
+}
+
+#[tokio::test]
+async fn a_pool_that_grew_rests_before_it_shrinks() {
+    let mut world = half_empty().await;
+    world.host("c", "web").await;
+    let _ = world.turn().await;
+    world.pass(Duration::from_mins(9));
+    world.show(|objects| objects.pods.extend([pod("big-1", "8"), pod("big-2", "8")]));
+    let grown = World::decided(&world.turn().await);
+    assert_eq!(grown.actions[0].host.as_deref(), Some("c"), "{grown:#?}");
+    world.show(|objects| objects.pods.retain(|pod| !pod.metadata.name.starts_with("big")));
+    world.pass(Duration::from_mins(2));
+    world.show(|_| {});
+    let _ = world.turn().await;
+    assert_eq!(world.intent("b").await, None, "the pool grew two minutes ago");
+}
+
+#[tokio::test]
+async fn hosts_that_a_person_holds_are_not_switched_off() {
+    let mut world = half_empty().await;
+    let held = json!({"pool": "web", "hold": {"by": "ann", "reason": "burn-in"}});
+    world.host_with("b", held, |_| {}).await;
+    world.show(|objects| objects.nodes.clear());
+    for host in ["a", "b"] {
+        world.serve(host, "web").await;
+    }
+    for _ in 0..3 {
+        world.pass(Duration::from_mins(11));
+        world.show(|_| {});
+        let _ = world.turn().await;
+    }
+    assert_eq!(world.intent("b").await, None);
+}

@@ -1,0 +1,11 @@
+//! The whole path in memory: from a pending pod to the intent of a host, with a clock that the test moves.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
+
+mod down;
+mod etcd;
+mod grow;
+mod history;
+mod journal;
+mod leaders;
+mod provisioned;
+mod world;

@@ -1,0 +1,131 @@
+//! Watches: one task per kind keeps the cache as the cluster is.
+//!
+//! A task streams the first list over the watch itself (or pages through it where the server cannot), then
+//! follows events and bookmarks. A lost connection is taken up where it ended; a server that has forgotten
+//! that point (410) gets a new list, which also finds what was deleted meanwhile. The cache is never emptied in
+//! between: old knowledge stays, with its age.
+
+mod backoff;
+mod health;
+mod source;
+mod wire;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use muster_model::{
+    Clock, Duration, Timestamp,
+    k8s::{
+        CsiDriver, CsiNode, CsiStorageCapacity, DaemonSet, Job, Namespace, PersistentVolume,
+        PersistentVolumeClaim, Pod, PodDisruptionBudget, PriorityClass, ReplicaSet, RuntimeClass,
+        StatefulSet, StorageClass, VolumeAttachment,
+    },
+    observe::{ClusterView, NotSynced},
+};
+use tokio::{sync::watch, task::JoinSet};
+
+pub use health::{Health, SourceHealth, SourceState};
+
+use crate::{
+    cache::{Lease, NodeRecord, State},
+    client::{Call, Client},
+};
+use health::Sources;
+
+/// How often the API server is asked whether it is there: a quiet watch looks like a dead one.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+/// How long it may take to say so.
+const HEARTBEAT_LIMIT: Duration = Duration::from_secs(5);
+
+/// What the watches share with whoever asks.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    inner: Mutex<Inner>,
+    number: watch::Sender<u64>,
+    clock: Arc<dyn Clock>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Inner {
+    pub(crate) state: State,
+    pub(crate) sources: Sources,
+}
+
+impl Shared {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
+        Arc::new(Self { inner: Mutex::default(), number: watch::Sender::new(0), clock })
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Changes the cache; `change` says whether that is news.
+    fn change(&self, change: impl FnOnce(&mut Inner) -> bool) {
+        let mut inner = self.lock();
+        if change(&mut inner) {
+            inner.state.number += 1;
+            let number = inner.state.number;
+            drop(inner);
+            self.number.send_replace(number);
+        }
+    }
+
+    pub(crate) fn view(&self) -> Result<ClusterView, NotSynced> {
+        let mut inner = self.lock();
+        inner.sources.all_synced()?;
+        let fresh_at = inner.sources.fresh_at();
+        let state = &mut inner.state;
+        Ok(ClusterView {
+            number: state.number,
+            fresh_at,
+            objects: state.objects(),
+            renewed: Arc::clone(&state.renewed),
+            set_aside: state.set_aside_list(),
+        })
+    }
+
+    pub(crate) async fn changed(&self, seen: u64) {
+        let mut number = self.number.subscribe();
+        // The sender lives in `self`, so waiting cannot fail.
+        let _ = number.wait_for(|number| *number > seen).await;
+    }
+
+    pub(crate) fn health(&self) -> Health {
+        self.lock().sources.health()
+    }
+}
+
+/// Starts a task per kind, and the heartbeat. They end when the set is dropped.
+pub(crate) fn spawn(client: &Client, shared: &Arc<Shared>) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    macro_rules! watch {
+        ($($record:ty),+ $(,)?) => {
+            $(tasks.spawn(source::Source::<$record>::new(client.clone(), Arc::clone(shared)).run());)+
+        };
+    }
+    watch! {
+        Pod, NodeRecord, Lease, Namespace, PersistentVolume, PersistentVolumeClaim, StorageClass, CsiNode,
+        CsiDriver, CsiStorageCapacity, VolumeAttachment, PodDisruptionBudget, DaemonSet, ReplicaSet,
+        StatefulSet, Job, PriorityClass, RuntimeClass,
+    }
+    tasks.spawn(heartbeat(client.clone(), Arc::clone(shared)));
+    tasks
+}
+
+async fn heartbeat(client: Client, shared: Arc<Shared>) {
+    loop {
+        let asked = shared.now();
+        match client
+            .text_within("ask the API server for a sign of life", Call::get("/livez"), HEARTBEAT_LIMIT)
+            .await
+        {
+            Ok(_) => shared.lock().sources.alive(asked),
+            Err(error) => tracing::debug!(%error, "no sign of life from the API server"),
+        }
+        client.clock().sleep(HEARTBEAT).await;
+    }
+}

@@ -1,0 +1,377 @@
+//! Servers of the inventory. `describe` tells a server's story: where it stands and why, what is being done about it
+//! and until when, and what happened before.
+
+use muster_model::Timestamp;
+use serde_json::Value;
+
+use super::{Column, Kind, Scope, Section, View, column, conditions, dash, pool, text_at, wide};
+use crate::cli::print::{
+    age,
+    table::{Cell, Tone},
+};
+
+pub(super) static KIND: Kind = Kind {
+    kind: "BareMetalNode",
+    singular: "host",
+    plural: "hosts",
+    aliases: &["baremetalnode", "baremetalnodes", "bmn", "server", "servers"],
+    scope: Scope::Name,
+    written: &["name", "spec"],
+    columns: COLUMNS,
+    describe,
+};
+
+const COLUMNS: &[Column] = &[
+    column("NAME", ".name", |view| view.or_dash("name").into()),
+    column("POOL", ".spec.pool", |view| view.or_dash("spec.pool").into()),
+    column("STATE", ".status.state", state),
+    column("POWER", ".status.powerState", power),
+    column("NODE", ".status.kubernetesNode", node),
+    column("RACK", ".spec.rack", |view| place(view).into()),
+    column("GPU", ".spec.resources.gpu", |view| count(view, "spec.resources.gpu").into()),
+    column("SINCE", ".status.stateSince", |view| age::since(view.at("status.stateSince"), view.now).into()),
+    column("REASON", ".status.reason", |view| reason(view).into()),
+    wide("HEALTH", ".health", |view| view.or_dash("health").into()),
+    wide("CPU", ".spec.resources.cpu", |view| count(view, "spec.resources.cpu").into()),
+    wide("MEMORY", ".spec.resources.memory", |view| count(view, "spec.resources.memory").into()),
+    wide("DRIVER", ".spec.powerInterface", |view| view.or_dash("spec.powerInterface").into()),
+    wide("BMC", ".spec.mgmtAddress", |view| view.or_dash("spec.mgmtAddress").into()),
+    wide("MAC", ".spec.macAddress", |view| view.or_dash("spec.macAddress").into()),
+    wide("WATTS", ".metrics.milliwatts", |view| watts(view).into()),
+    wide("PROJECT", ".project", |view| view.or_dash("project").into()),
+    wide("AGE", ".created_at", |view| age::since(view.at("created_at"), view.now).into()),
+];
+
+/// Nothing stands for what nobody said.
+fn count(view: &View<'_>, path: &str) -> String {
+    dash(Some(view.text(path)).filter(|text| text != "0").unwrap_or_default())
+}
+
+fn state(view: &View<'_>) -> Cell {
+    if view.at("set_aside").is_some() {
+        return Cell::toned("set-aside", Tone::Bad);
+    }
+    let (state, phase) = (view.or_dash("status.state"), view.text("status.phase"));
+    let mut text = if phase.is_empty() { state.clone() } else { format!("{state}/{phase}") };
+    if view.at("deletion").is_some() {
+        text.push_str(",deleting");
+    } else if view.text("spec.admin") == "maintenance" {
+        text.push_str(",maintenance");
+    } else if held(view) {
+        text.push_str(",held");
+    }
+    let tone = match state.as_str() {
+        "ready" => Tone::Good,
+        "error" => Tone::Bad,
+        "powering-on" | "draining" => Tone::Busy,
+        _ => Tone::Plain,
+    };
+    Cell::toned(text, tone)
+}
+
+/// A hold without an end, or one whose end has not come.
+fn held(view: &View<'_>) -> bool {
+    view.at("spec.hold").is_some()
+        && view.text("spec.hold.until").parse::<Timestamp>().map_or(true, |until| view.now < until)
+}
+
+fn power(view: &View<'_>) -> Cell {
+    let power = view.or_dash("status.powerState");
+    let tone = if power == "unknown" { Tone::Busy } else { Tone::Plain };
+    Cell::toned(power, tone)
+}
+
+fn node(view: &View<'_>) -> Cell {
+    let name = view.text("status.kubernetesNode");
+    match (name.is_empty(), view.at("status.nodeReady") == Some(&Value::Bool(true))) {
+        (true, _) => "-".into(),
+        (false, true) => Cell::toned(name, Tone::Good),
+        (false, false) => Cell::toned(format!("{name} (not ready)"), Tone::Busy),
+    }
+}
+
+fn place(view: &View<'_>) -> String {
+    let (rack, slot) = (view.text("spec.rack"), view.text("spec.slot"));
+    if slot.is_empty() { dash(rack) } else { format!("{rack}/{slot}") }
+}
+
+/// Why it stands where it stands, in one line.
+fn reason(view: &View<'_>) -> String {
+    let aside = view.text("set_aside.reason");
+    if !aside.is_empty() {
+        return aside;
+    }
+    if held(view) {
+        return format!("held by {}: {}", view.text("spec.hold.by"), view.text("spec.hold.reason"));
+    }
+    dash(view.text("status.reason"))
+}
+
+/// Watts that were read, else what people declared, marked as such.
+fn watts(view: &View<'_>) -> String {
+    if let Some(Value::Number(milliwatts)) = view.at("metrics.milliwatts.value") {
+        return format!("{:.0}", milliwatts.as_f64().unwrap_or_default() / 1000.0);
+    }
+    let idle = view.text("spec.idleWatts");
+    if idle.is_empty() { "-".into() } else { format!("~{idle}") }
+}
+
+fn describe(view: &View<'_>) -> Vec<Section> {
+    vec![
+        Section::Facts("", facts(view)),
+        Section::Facts("Now", now(view)),
+        Section::Facts("Operation under way", operation(view)),
+        conditions::section(view),
+        Section::Facts("Machine", machine(view)),
+        Section::Facts("Power", power_facts(view)),
+        Section::Table("Failures of the last day", vec!["AGE", "PHASE", "REASON", "MESSAGE"], failures(view)),
+        Section::Table("Last events", vec!["AGE", "WHO", "WHAT", "MESSAGE"], events(view)),
+        Section::Lines("Next steps", next_steps(view)),
+    ]
+}
+
+fn fact(facts: &mut Vec<(String, Cell)>, name: &str, value: impl Into<Cell>) {
+    facts.push((name.to_owned(), value.into()));
+}
+
+/// Adds a fact only when there is something to say.
+fn told(facts: &mut Vec<(String, Cell)>, view: &View<'_>, name: &str, path: &str) {
+    let text = view.text(path);
+    if !text.is_empty() {
+        fact(facts, name, text);
+    }
+}
+
+fn facts(view: &View<'_>) -> Vec<(String, Cell)> {
+    let mut facts = Vec::new();
+    fact(&mut facts, "Name", view.or_dash("name"));
+    told(&mut facts, view, "Project", "project");
+    fact(&mut facts, "Pool", view.or_dash("spec.pool"));
+    fact(&mut facts, "Place", place(view));
+    told(&mut facts, view, "Zone", "spec.zone");
+    told(&mut facts, view, "Inventory id", "spec.inventoryId");
+    if view.at("created_at").is_some() {
+        fact(&mut facts, "Registered", pool::stamp(view, "created_at", "created_by"));
+    }
+    let labels = view.at("spec.labels").and_then(Value::as_object).map(|labels| {
+        let pairs = labels.iter().map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
+        pairs.collect::<Vec<_>>().join(", ")
+    });
+    if let Some(labels) = labels.filter(|labels| !labels.is_empty()) {
+        fact(&mut facts, "Labels", labels);
+    }
+    facts
+}
+
+fn now(view: &View<'_>) -> Vec<(String, Cell)> {
+    let mut facts = Vec::new();
+    fact(&mut facts, "State", state(view));
+    fact(
+        &mut facts,
+        "Since",
+        format!(
+            "{} ({} ago)",
+            view.or_dash("status.phaseSince"),
+            age::since(view.at("status.phaseSince"), view.now)
+        ),
+    );
+    fact(&mut facts, "Why", reason(view));
+    fact(&mut facts, "Health", view.or_dash("health"));
+    if let Some(deadline) = view.at("status.deadline") {
+        fact(&mut facts, "Deadline", due(view, deadline));
+    }
+    told(&mut facts, view, "Last error", "status.lastError");
+    told(&mut facts, view, "Retry at", "status.retryAt");
+    if view.at("spec.hold").is_some() {
+        let until = view.text("spec.hold.until");
+        let until = if until.is_empty() { "until released".to_owned() } else { format!("until {until}") };
+        let text = format!("by {} {until}: {}", view.text("spec.hold.by"), view.text("spec.hold.reason"));
+        fact(&mut facts, "Hold", if held(view) { text } else { format!("{text} (lapsed)") });
+    }
+    told(&mut facts, view, "Power by hand", "spec.powerState");
+    if !view.text("spec.admin").is_empty() && view.text("spec.admin") != "normal" {
+        fact(&mut facts, "Administration", Cell::toned(view.text("spec.admin"), Tone::Busy));
+    }
+    if view.at("deletion").is_some() {
+        let text = format!("by {}, mode {}", view.text("deletion.by"), view.text("deletion.mode"));
+        fact(&mut facts, "Being deleted", Cell::toned(text, Tone::Busy));
+    }
+    if view.at("intent").is_some() {
+        let text = format!(
+            "{}, decision {}: {}",
+            view.text("intent.want"),
+            view.text("intent.decision"),
+            view.text("intent.reason")
+        );
+        fact(&mut facts, "Wanted", text);
+    }
+    facts
+}
+
+/// A deadline, and how far away it is.
+fn due(view: &View<'_>, deadline: &Value) -> String {
+    let text = deadline.as_str().unwrap_or_default();
+    match text.parse::<Timestamp>() {
+        Ok(time) if time > view.now => format!("{text} (in {})", age::short(time.since(view.now))),
+        Ok(time) => format!("{text} (over since {})", age::short(view.now.since(time))),
+        Err(_) => text.to_owned(),
+    }
+}
+
+fn operation(view: &View<'_>) -> Vec<(String, Cell)> {
+    let mut facts = Vec::new();
+    if view.at("op").is_none() {
+        return facts;
+    }
+    fact(&mut facts, "What", format!("{} ({})", view.text("op.kind"), view.text("op.id")));
+    fact(&mut facts, "Because", view.or_dash("op.reason"));
+    let cause = match view.text("op.cause.kind").as_str() {
+        "manual" => format!("{} by hand", view.text("op.cause.by")),
+        "intent" => format!("decision {}", view.text("op.cause.decision")),
+        other => other.to_owned(),
+    };
+    fact(&mut facts, "Cause", cause);
+    fact(&mut facts, "Started", pool::stamp(view, "op.started", ""));
+    for (name, path) in [("Boot by", "op.bootDeadline"), ("Drained by", "op.drainDeadline")] {
+        if let Some(deadline) = view.at(path) {
+            fact(&mut facts, name, due(view, deadline));
+        }
+    }
+    for (name, path) in [("Power-on requests", "op.attempts"), ("Forced power-offs", "op.forceOffs")] {
+        let text = view.text(path);
+        if !text.is_empty() && text != "0" {
+            fact(&mut facts, name, text);
+        }
+    }
+    told(&mut facts, view, "Failed", "op.failed");
+    facts
+}
+
+fn machine(view: &View<'_>) -> Vec<(String, Cell)> {
+    let mut facts = Vec::new();
+    let identity = [view.text("status.identity.manufacturer"), view.text("status.identity.model")].join(" ");
+    if !identity.trim().is_empty() {
+        fact(&mut facts, "Model", identity.trim().to_owned());
+    }
+    told(&mut facts, view, "Serial", "spec.serial");
+    let resources = [("cpu", "CPU"), ("memory", "memory"), ("gpu", "GPU"), ("storage", "storage")]
+        .iter()
+        .map(|(name, label)| (view.text(&format!("spec.resources.{name}")), label))
+        .filter(|(amount, _)| !amount.is_empty() && amount != "0")
+        .map(|(amount, label)| format!("{amount} {label}"))
+        .collect::<Vec<_>>()
+        .join(", ");
+    fact(&mut facts, "Resources", dash(resources));
+    told(&mut facts, view, "MAC", "spec.macAddress");
+    told(&mut facts, view, "Node", "status.kubernetesNode");
+    told(&mut facts, view, "Booted", "status.bootTime");
+    told(&mut facts, view, "Joined", "status.joinTime");
+    told(&mut facts, view, "Boot profile", "spec.bootProfile");
+    facts
+}
+
+fn power_facts(view: &View<'_>) -> Vec<(String, Cell)> {
+    let mut facts = Vec::new();
+    let reading = match view.at("status.power.value") {
+        Some(reading) => format!(
+            "{} by {}, read {} ago",
+            text_at(reading, "power"),
+            text_at(reading, "driver"),
+            age::since(view.at("status.power.at"), view.now)
+        ),
+        None => format!("unknown: {}", dash(view.text("status.power.why"))),
+    };
+    fact(&mut facts, "Reading", reading);
+    let drivers = view.at("spec.drivers").and_then(Value::as_array).filter(|list| !list.is_empty());
+    let drivers = drivers.map_or_else(
+        || view.text("spec.powerInterface"),
+        |list| list.iter().map(|driver| text_at(driver, "kind")).collect::<Vec<_>>().join(", then "),
+    );
+    fact(&mut facts, "Drivers", dash(drivers));
+    told(&mut facts, view, "BMC", "spec.mgmtAddress");
+    told(&mut facts, view, "Credential", "spec.bmcCredentials");
+    if view.at("status.driverFallback").is_some() {
+        let text = format!(
+            "{} until {}: {}",
+            view.text("status.driverFallback.driver"),
+            view.text("status.driverFallback.until"),
+            view.text("status.driverFallback.reason")
+        );
+        fact(&mut facts, "Fallback", Cell::toned(text, Tone::Busy));
+    }
+    if view.at("status.bmcBlocked").is_some() {
+        let text =
+            format!("{}: {}", view.text("status.bmcBlocked.cause"), view.text("status.bmcBlocked.message"));
+        fact(&mut facts, "Not called", Cell::toned(text, Tone::Bad));
+    }
+    told(&mut facts, view, "Last action", "status.lastPowerAction");
+    fact(&mut facts, "Watts", watts(view));
+    for (name, path) in
+        [("Energy used", "metrics.usedMilliwattHours"), ("Energy saved", "metrics.savedMilliwattHours")]
+    {
+        if let Some(milliwatt_hours) = view.at(path).and_then(Value::as_f64) {
+            fact(&mut facts, name, format!("{:.2} kWh since registration", milliwatt_hours / 1_000_000.0));
+        }
+    }
+    facts
+}
+
+fn failures(view: &View<'_>) -> Vec<Vec<Cell>> {
+    let list = view.at("status.failures").and_then(Value::as_array).cloned().unwrap_or_default();
+    list.iter()
+        .map(|failure| {
+            vec![
+                age::since(failure.get("at"), view.now).into(),
+                text_at(failure, "phase").into(),
+                Cell::toned(text_at(failure, "reason"), Tone::Bad),
+                text_at(failure, "message").into(),
+            ]
+        })
+        .collect()
+}
+
+fn events(view: &View<'_>) -> Vec<Vec<Cell>> {
+    pool::related(view, "events").iter().map(|event| event_row(event, view.now)).collect()
+}
+
+/// One line of a host's history.
+pub(crate) fn event_row(event: &Value, now: Timestamp) -> Vec<Cell> {
+    let (from, to) = (text_at(event, "from"), text_at(event, "to"));
+    let what = if to.is_empty() || from == to { text_at(event, "what") } else { format!("{from} → {to}") };
+    let count = event["count"].as_u64().unwrap_or(1);
+    let message = text_at(event, "message");
+    let message = if count > 1 { format!("{message} ({count} times)") } else { message };
+    vec![
+        age::since(event.get("at"), now).into(),
+        dash(text_at(event, "by")).into(),
+        what.into(),
+        message.into(),
+    ]
+}
+
+fn next_steps(view: &View<'_>) -> Vec<String> {
+    let name = view.text("name");
+    let mut steps = Vec::new();
+    if view.at("set_aside").is_some() {
+        steps.push(format!(
+            "correct its record: muster edit host {name}, or delete it: muster delete host {name}"
+        ));
+        return steps;
+    }
+    if view.text("status.phase") == "quarantined" {
+        steps.push(format!("when it is mended: muster acknowledge host {name} --reason …"));
+    }
+    if view.at("status.bmcBlocked").is_some() {
+        let credential = view.text("spec.bmcCredentials");
+        steps.push(format!(
+            "put the right account in: muster rotate credential {credential} --password-file FILE"
+        ));
+    }
+    if held(view) {
+        steps.push(format!("let the autoscaler have it again: muster release host {name}"));
+    } else {
+        steps.push(format!("keep it as it is: muster hold host {name} --reason …"));
+    }
+    steps.push(format!("its whole history: muster history host {name}"));
+    steps
+}

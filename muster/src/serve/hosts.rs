@@ -1,0 +1,192 @@
+//! Puts the host loop together: who leads, the power drivers, and what hosts need beside their records.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use async_trait::async_trait;
+use muster_control::{
+    hosts::{Agents, Drivers, Facts, HostLoop, Setup, failpoint::Failpoints},
+    lead::{self, Lead},
+    planner::Connections,
+    registry::Registry,
+};
+use muster_engine::lifecycle::{AgentView, Hello};
+use muster_model::{
+    Clock, Duration, Known, Timestamp,
+    host::Presence,
+    power::Power,
+    store::{Store, Txn},
+};
+use muster_power::{
+    Limits,
+    agent::{AgentHub, HELLO_EVERY},
+    redfish::Ledger,
+    webhook::Webhook,
+    wol::WakeOnLan,
+};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::inventory;
+use crate::config::Settings;
+
+/// Where the open sessions on BMCs are written down, so that a process which was killed leaves none behind.
+const SESSIONS: &str = "/muster/bmc-sessions/";
+/// An agent that has missed this many hellos is silent.
+const MISSED: u64 = 4;
+
+/// Sessions on BMCs, in the store.
+#[derive(Debug)]
+pub(super) struct StoreLedger(pub(super) Arc<dyn Store>);
+
+impl StoreLedger {
+    fn key(bmc: &str) -> String {
+        let name: String = bmc
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() || ".:[]-".contains(c) { c } else { '_' })
+            .collect();
+        format!("{SESSIONS}{name}")
+    }
+
+    async fn write(&self, txn: Txn) {
+        if let Err(error) = self.0.commit(txn).await {
+            tracing::warn!(%error, "an open session on a BMC could not be written down");
+        }
+    }
+}
+
+#[async_trait]
+impl Ledger for StoreLedger {
+    async fn recall(&self, bmc: &str) -> Option<String> {
+        let entry = self.0.get(&Self::key(bmc)).await.ok().flatten()?;
+        String::from_utf8(entry.value.to_vec()).ok()
+    }
+
+    async fn remember(&self, bmc: &str, session: &str) {
+        self.write(Txn::new().put(Self::key(bmc), session.to_owned())).await;
+    }
+
+    async fn forget(&self, bmc: &str) {
+        self.write(Txn::new().delete(Self::key(bmc))).await;
+    }
+}
+
+/// What agents on hosts said, as the lifecycle wants it.
+#[derive(Debug)]
+struct Heard {
+    hub: Arc<AgentHub>,
+    since: Timestamp,
+}
+
+impl Agents for Heard {
+    fn view(&self, host: &str) -> AgentView {
+        let hello = self.hub.heard(host).map(|heard| Hello { boot_id: heard.boot_id, at: heard.at });
+        AgentView { hello, goodbye: None }
+    }
+
+    /// Silence counts once an agent would have been heard.
+    fn presence(&self, host: &str, now: Timestamp) -> Known<Presence> {
+        let patience = Duration::from_millis(HELLO_EVERY.millis() * MISSED);
+        let last = self.hub.heard(host).map(|heard| heard.at);
+        match last {
+            Some(at) if now.since(at) < patience => Known::Value { value: Presence::Answers, at },
+            _ if now.since(self.since) >= patience => Known::Value { value: Presence::Silent, at: now },
+            _ => Known::Unknown {
+                why: "its agent has not been listened to for long enough".into(),
+                since: now,
+            },
+        }
+    }
+}
+
+/// The loop and what it needs, running.
+pub(super) struct Running {
+    /// The one leadership of this process, for every loop.
+    pub(super) lead: Arc<Lead>,
+    pub(super) host_loop: Arc<HostLoop>,
+    tasks: Vec<JoinHandle<()>>,
+    election: JoinHandle<()>,
+    stop: CancellationToken,
+    resign: CancellationToken,
+}
+
+impl Running {
+    /// Lets turns under way finish, ends the drivers' sessions, and gives the lease up last.
+    pub(super) async fn stop(self) {
+        self.stop.cancel();
+        for task in self.tasks {
+            let _ = task.await;
+        }
+        self.resign.cancel();
+        let _ = self.election.await;
+    }
+}
+
+pub(super) fn start(
+    settings: &Settings,
+    parts: &inventory::Parts,
+    registry: &Arc<Registry>,
+    connections: Arc<dyn Connections>,
+    clock: &Arc<dyn Clock>,
+    holder: String,
+) -> anyhow::Result<Running> {
+    let store = Arc::clone(registry.store());
+    let time_factor: u32 = settings.parsed("hosts.time-factor").context("hosts.time-factor is no number")?;
+    let hub = Arc::new(AgentHub::new(Arc::clone(&parts.vault) as _, Arc::clone(clock)));
+    let rules = Arc::clone(&parts.rules);
+    let webhook =
+        Webhook::new(Arc::clone(&rules), Arc::clone(&parts.vault) as _, Arc::clone(clock), Limits::default());
+    let drivers: Vec<Arc<dyn Power>> = vec![
+        Arc::new(parts.redfish.clone()),
+        Arc::new(parts.ipmi.clone()),
+        Arc::new(WakeOnLan::new(rules, Arc::clone(clock))),
+        Arc::new(webhook),
+        Arc::clone(&hub) as _,
+    ];
+    let facts = Facts::new(
+        Arc::clone(registry),
+        Arc::clone(&parts.inventory),
+        Arc::clone(&parts.vault),
+        connections,
+        Arc::new(Heard { hub, since: clock.now() }),
+        Arc::clone(clock),
+    );
+    let (stop, resign) = (CancellationToken::new(), CancellationToken::new());
+    let lead = Lead::new(Arc::clone(clock));
+    let config = lead::config(holder);
+    let host_loop = Arc::new(HostLoop::new(Setup {
+        store: Arc::clone(&store),
+        clock: Arc::clone(clock),
+        lead: Arc::clone(&lead),
+        drivers: Drivers::new(drivers),
+        around: Arc::clone(&facts) as _,
+        time_factor,
+        renew_deadline: config.renew_deadline,
+        renew_every: config.retry,
+        failpoints: Failpoints::default(),
+    }));
+    let may_lead: bool = settings.parsed("lead").context("lead is neither true nor false")?;
+    let election = tokio::spawn({
+        let (lead, resign) = (Arc::clone(&lead), resign.clone());
+        async move {
+            if !may_lead {
+                tracing::info!("this process serves the API only and never leads");
+                return;
+            }
+            if let Err(error) = lead::run(store, config, lead, resign).await {
+                tracing::warn!(%error, "the election ended with an error");
+            }
+        }
+    });
+    let tasks = vec![
+        tokio::spawn({
+            let stop = stop.clone();
+            async move { facts.run(stop).await }
+        }),
+        tokio::spawn({
+            let (host_loop, stop) = (Arc::clone(&host_loop), stop.clone());
+            async move { host_loop.run(stop).await }
+        }),
+    ];
+    Ok(Running { lead, host_loop, tasks, election, stop, resign })
+}

@@ -1,0 +1,190 @@
+//! Servers on the command line, as an operator uses it, against a real server.
+
+mod cli_support;
+
+use cli_support::Server;
+use serde_json::Value;
+
+const TABLE: &str = "name,powerInterface,mgmtAddress,macAddress,pool,rack,slot,cpu,memory,gpu,inventoryId\n\
+    gpu-01,redfish,10.0.0.1,02:00:00:00:00:01,gpu,a1,1,64,512Gi,8,DC-1\n\
+    gpu-02,redfish,10.0.0.2,02:00:00:00:00:02,gpu,a1,5,64,512Gi,8,DC-2\n";
+
+#[test]
+fn a_file_of_servers_is_checked_registered_and_shown() {
+    let server = Server::start();
+    let bad = server.file(
+        "bad.csv",
+        &format!("{TABLE}gpu-03,redfsh,10.0.0.3,,gpu,,,,,,\ngpu-04,redfish,10.0.0.1,,gpu,,,,,,\n"),
+    );
+    let bad = bad.to_str().unwrap_or_default();
+    let dry = server.run(&["register", "hosts", "-f", bad, "--dry-run"]).failed(1, "bad.csv");
+    assert!(
+        dry.out.contains("did you mean redfish?") && dry.out.contains("belongs to host gpu-01"),
+        "{}",
+        dry.out
+    );
+    assert!(dry.out.contains("2 would be registered, 0 unchanged, 2 failed"), "{}", dry.out);
+    assert!(
+        server.run(&["get", "hosts"]).err.contains("muster register hosts"),
+        "an empty list says what to do"
+    );
+    let good = server.file("good.csv", TABLE);
+    let good = good.to_str().unwrap_or_default();
+    let made = server.run(&["register", "hosts", "-f", good]).ok();
+    assert!(made.contains("2 registered") && made.contains("rack a1 is not registered"), "{made}");
+    assert!(server.run(&["register", "hosts", "-f", good, "-q"]).ok().contains("2 unchanged"));
+    let table = server.run(&["get", "hosts"]).ok();
+    assert!(
+        table.starts_with("NAME") && table.contains("off/enrolling") && table.contains("a1/5"),
+        "{table}"
+    );
+    for name in ["host", "bmn", "servers"] {
+        assert_eq!(server.run(&["get", name, "gpu-01", "-o", "name"]).ok().trim(), "host/gpu-01", "{name}");
+    }
+    server.run(&["get", "host", "gpu-1"]).failed(3, "host gpu-1");
+    for format in ["wide", "json", "yaml", "jsonpath={.items[*].name}"] {
+        assert!(server.run(&["get", "hosts", "-o", format]).ok().contains("gpu-01"), "{format}");
+    }
+    let csv = server.run(&["export", "hosts", "-o", "csv"]).ok();
+    assert_eq!(csv.lines().count(), 3, "{csv}");
+    let again = server.file("again.yaml", &server.run(&["export", "hosts"]).ok());
+    let again = server.run(&["register", "hosts", "-f", again.to_str().unwrap_or_default()]).ok();
+    assert!(again.contains("2 unchanged"), "{again}");
+}
+
+#[test]
+fn a_dcim_export_is_followed_and_nothing_is_switched_off() {
+    let server = Server::start();
+    let file = |name: &str, text: &str| server.file(name, text).to_str().unwrap_or_default().to_owned();
+    let first = file("first.csv", TABLE);
+    let shown = server.run(&["sync", "hosts", "-f", &first, "--dry-run"]);
+    assert_eq!(shown.code, 1, "{}", shown.err);
+    assert!(shown.out.contains("+ host/gpu-01") && shown.out.contains("2 to register"), "{}", shown.out);
+    server.run(&["sync", "hosts", "-f", &first]).ok();
+    server.run(&["maintenance", "on", "host", "gpu-01", "--reason", "fan"]).ok();
+    // One moved to another pool, the other is gone from the export.
+    let next = file(
+        "next.csv",
+        &TABLE.lines().take(2).collect::<Vec<_>>().join("\n").replace(",gpu,a1,", ",train,a1,"),
+    );
+    let told = server.run(&["sync", "hosts", "-f", &next]).ok();
+    assert!(told.contains("pool: gpu -> train") && told.contains("! host/gpu-02"), "{told}");
+    let hosts = server.json(&["get", "hosts"]);
+    let spec = |name: &str| -> Value {
+        hosts["items"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .find(|host| host["name"] == name)
+            .map(|host| host["spec"].clone())
+            .unwrap_or_default()
+    };
+    assert_eq!(spec("gpu-01")["admin"], "maintenance", "what people laid over it stays");
+    assert_eq!(spec("gpu-02")["hold"]["by"], "dcim-sync");
+    assert!(spec("gpu-02").get("powerState").is_none(), "held, never switched off");
+    let again = server.run(&["sync", "hosts", "-f", &next]).ok();
+    assert!(again.contains("0 to register, 0 to change, 0 vanished"), "{again}");
+    let broken = file("broken.csv", &format!("{TABLE}x,redfish\n"));
+    let refused = server.run(&["sync", "hosts", "-f", &broken]).failed(1, "broken.csv");
+    assert!(refused.err.contains("nothing was changed"), "{}", refused.err);
+}
+
+#[test]
+fn an_operator_works_on_a_server_and_reads_its_story() {
+    let server = Server::start();
+    server.run(&["create", "rack", "a1", "--units", "42", "--watt-cap", "12000"]).ok();
+    server.run(&["create", "boot-profile", "net", "--target", "pxe", "--mode", "uefi"]).ok();
+    let made = server.run(&[
+        "create",
+        "host",
+        "gpu-07",
+        "--pool",
+        "gpu",
+        "--address",
+        "10.0.0.7",
+        "--mac",
+        "02:00:00:00:00:07",
+        "--rack",
+        "a1/12",
+        "--resources",
+        "cpu=64,memory=512Gi,gpu=8",
+        "--labels",
+        "tier=a",
+        "--boot-profile",
+        "net",
+    ]);
+    assert_eq!(made.ok().trim(), "host/gpu-07 created");
+    server.run(&["label", "host", "gpu-07", "team=ml", "tier-"]).ok();
+    assert!(
+        server
+            .run(&["hold", "host", "gpu-07", "--reason", "new disk", "--for", "2h"])
+            .ok()
+            .contains("held until")
+    );
+    server.run(&["release", "host/gpu-07"]).ok();
+    let begun = server.run(&["power", "off", "gpu-07", "--reason", "smells burnt"]).ok();
+    assert!(begun.contains("host/gpu-07 power off: operation/"), "{begun}");
+    server.run(&["acknowledge", "host", "gpu-07", "--reason", "it was the toaster"]).ok();
+    let story = server.run(&["history", "host", "gpu-07"]).ok();
+    for part in ["create", "label", "new disk", "smells burnt", "it was the toaster", "user@example.com"] {
+        assert!(story.contains(part), "{part} is missing:\n{story}");
+    }
+    let told = server.run(&["describe", "host", "gpu-07"]).ok();
+    for part in [
+        "gpu-07",
+        "a1/12",
+        "off/enrolling",
+        "held by user@example.com: smells burnt",
+        "64 CPU, 512Gi memory, 8 GPU",
+        "unknown: not read yet",
+        "team=ml",
+        "Last events",
+        "muster release host gpu-07",
+    ] {
+        assert!(told.contains(part), "{part} is missing:\n{told}");
+    }
+    let operations = server.run(&["get", "operations"]).ok();
+    assert!(operations.contains("power-off") && operations.contains("host gpu-07"), "{operations}");
+    server.run(&["patch", "host", "gpu-07", "--patch", "{\"spec\":{\"zone\":\"north\"}}"]).ok();
+    server.run(&["power", "on", "gpu-99", "--reason", "x"]).failed(3, "host gpu-99");
+    server.run(&["delete", "rack", "a1", "--yes"]).failed(4, "rack a1");
+    assert_eq!(server.run(&["delete", "host", "gpu-07", "--yes"]).ok().trim(), "host/gpu-07 deleted");
+    server.run(&["delete", "rack", "a1", "--yes"]).ok();
+    assert!(server.run(&["doctor"]).ok().contains("no record set aside"));
+}
+
+#[test]
+fn a_password_comes_by_file_or_pipe_and_is_never_shown() {
+    let server = Server::start();
+    let file = server.file("password", "canary-1234\n");
+    let file = file.to_str().unwrap_or_default();
+    let mut said =
+        vec![server.run(&["create", "credential", "rack-a", "--user", "root", "--password-file", file])];
+    said.push(
+        server.feed(
+            &["rotate", "credential", "rack-a", "--user", "root", "--password-file", "-"],
+            "canary-5678",
+        ),
+    );
+    assert!(said[1].out.contains("version 2"), "{} {}", said[1].out, said[1].err);
+    said.push(server.run(&["create", "credential", "rack-a", "--user", "root", "--password-file", file]));
+    assert_eq!(said[2].code, 4);
+    said.push(server.run(&["create", "credential", "rack-b", "--password-file", file]));
+    assert_eq!(said[3].code, 1, "an account needs a user");
+    for command in [
+        &["get", "credentials", "-o", "yaml"][..],
+        &["get", "credentials"],
+        &["describe", "credential", "rack-a"],
+    ] {
+        said.push(server.run(command));
+    }
+    for ran in &said {
+        assert!(!ran.out.contains("canary") && !ran.err.contains("canary"), "{} {}", ran.out, ran.err);
+    }
+    assert_eq!(
+        server.run(&["create", "credential", "x", "--user", "root"]).code,
+        2,
+        "there is no way to type it"
+    );
+    assert_eq!(server.run(&["create", "credential", "x", "--user", "root", "--password", "canary"]).code, 2);
+}

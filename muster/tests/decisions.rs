@@ -1,0 +1,115 @@
+//! Decisions and explanations as a user meets them: the real server, the real command line.
+
+mod cli_support;
+
+use std::time::{Duration, Instant};
+
+use cli_support::Server;
+use serde_json::Value;
+
+/// Asks until `found` says yes; the machine may be slow.
+#[track_caller]
+#[allow(clippy::disallowed_methods, reason = "a test waits for a real process")]
+fn eventually<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(value) = found() {
+            return value;
+        }
+        assert!(start.elapsed() < Duration::from_mins(2), "{what} did not happen");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// A cluster that may act, with a pool of bare metal and no hosts: the planner has something to say.
+fn lab() -> (Server, Value) {
+    let server = Server::start();
+    server.run(&["create", "cluster", "lab", "--platform", "baremetal"]).ok();
+    server
+        .run(&["create", "pool", "web", "--cluster", "lab", "--platform", "baremetal", "--count", "2"])
+        .ok();
+    server.run(&["enable", "cluster", "lab"]).ok();
+    let decision = eventually("a decision", || {
+        let list = server.json(&["get", "decisions"]);
+        list["items"].as_array()?.first().cloned()
+    });
+    (server, decision)
+}
+
+#[test]
+fn decisions_are_listed_described_replayed_and_explained() {
+    let (server, decision) = lab();
+    let id = decision["id"].as_str().expect("an id");
+    let table = server.run(&["get", "decisions", "--cluster", "lab"]).ok();
+    assert!(table.starts_with("ID") && table.contains(id) && table.contains("lab"), "{table}");
+    let story = server.run(&["describe", "decision", id]).ok();
+    assert!(story.contains("outcome:") && story.contains("muster explain decision"), "{story}");
+    let text = server.run(&["explain", "decision", id]).ok();
+    assert!(text.contains("replay:") && text.contains("the same plan again"), "{text}");
+    let first = text.lines().next().expect("a first line");
+    assert!(first.chars().count() <= 120 && first.chars().any(|c| c.is_ascii_digit()), "{first}");
+    let (status, body) = server.http("GET", &format!("/api/v1/decisions/{id}/replay"), None, "");
+    let replay: Value = serde_json::from_str(&body).expect("JSON");
+    assert_eq!((status, &replay["same"]), (200, &Value::Bool(true)), "{body}");
+    let (status, body) = server.http("GET", &format!("/api/v1/decisions/{id}/compare?with={id}"), None, "");
+    assert_eq!(status, 200, "{body}");
+    assert!(body.contains("0 changes of the world and 0 of the plan"), "{body}");
+    // Everything that explain prints is also JSON.
+    let answer = server.json(&["explain", "decision", id]);
+    assert_eq!(answer["decision"]["id"], id);
+}
+
+#[test]
+fn pools_say_why_they_are_not_planned_and_whether_anybody_looks() {
+    let (server, _) = lab();
+    let text = server.run(&["explain", "pool", "lab/web"]).ok();
+    assert!(text.contains("planner:") && text.contains("last look"), "{text}");
+    assert!(text.contains("not connected to the cluster"), "{text}");
+    let answer = server.json(&["explain", "pool", "web"]);
+    assert_eq!(answer["planner"]["connected"], Value::Bool(false));
+    let pool = eventually("the condition", || {
+        let pool = server.json(&["get", "pool", "lab/web"]);
+        let conditions = pool["status"]["conditions"].as_array()?.clone();
+        conditions.iter().find(|one| one["type"] == "Planned").cloned()
+    });
+    assert_eq!(pool["reason"], "TemplateIncomplete", "{pool}");
+    // What is not there is said to be not there, with a number; never an empty answer.
+    let text = server.run(&["explain", "node", "nobody"]).ok();
+    assert!(text.starts_with("node nobody is not there as of "), "{text}");
+    server.run(&["explain", "decision", "550e8400-999999"]).failed(3, "550e8400-999999");
+    server.run(&["explain", "node", "a/b"]).failed(2, "a/b");
+}
+
+#[test]
+fn another_project_sees_no_decisions() {
+    let (server, decision) = lab();
+    let id = decision["id"].as_str().expect("an id");
+    let other = server.run(&["get", "decisions", "--as-email", "other@example.com", "-o", "json"]).ok();
+    let list: Value = serde_json::from_str(&other).expect("JSON");
+    assert_eq!(list["items"], Value::Array(Vec::new()), "{other}");
+    server.run(&["describe", "decision", id, "--as-email", "other@example.com"]).failed(3, id);
+    server.run(&["explain", "decision", id, "--as-email", "other@example.com"]).failed(3, id);
+}
+
+/// The stream of decisions carries what is decided while it is open, and where to go on.
+#[test]
+fn decisions_can_be_watched() {
+    let (server, decision) = lab();
+    let before = server.http("GET", "/api/v1/decisions?limit=1", None, "").1;
+    let list: Value = serde_json::from_str(&before).expect("JSON");
+    assert!(list["revision"].as_str().is_some_and(|text| text.parse::<u64>().is_ok()), "{before}");
+    // From the beginning of the store's history: the first decision comes again.
+    let path = "/api/v1/decisions?watch=true&resource_version=1&timeout_seconds=3";
+    let (status, body) = server.http("GET", path, None, "");
+    assert_eq!(status, 200, "{body}");
+    assert!(
+        body.contains("\"type\":\"ADDED\"") && body.contains(decision["id"].as_str().unwrap_or("?")),
+        "{body}"
+    );
+    let (status, body) =
+        server.http("GET", "/api/v1/decisions?outcome=odd&since=yesterday&cursor=x", None, "");
+    assert_eq!(status, 400);
+    for part in ["outcome", "since", "cursor"] {
+        assert!(body.contains(part), "{part} is not named: {body}");
+    }
+}

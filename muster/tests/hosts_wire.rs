@@ -1,0 +1,132 @@
+//! The host loop over the wire: `muster serve` on a real etcd, switching an emulated machine by Redfish, killed in
+//! the middle.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+#[allow(dead_code, reason = "shared with the tests of the API, which use all of it")]
+#[path = "api/harness.rs"]
+mod harness;
+
+use std::sync::Arc;
+
+use muster_emulate::{
+    Power, RealClock, Timing,
+    redfish::{Fleet, Layout},
+};
+use muster_model::{
+    Clock as _, Duration,
+    host::{
+        BareMetalNodeStatus, HostOp, Intent, Phase, Switch,
+        keys::{self, HostRecord},
+    },
+    store::{Store, Txn},
+};
+use muster_store::{OpenOptions, Target};
+use serde_json::json;
+
+use harness::{Etcd, Server, World};
+
+/// Time limits are divided by this: a debounce of 20 s becomes one.
+const FACTOR: &str = "hosts.time-factor=20";
+
+const USER: &str = "ann@example.com";
+
+struct Inventory {
+    store: Arc<dyn Store>,
+    clock: Arc<RealClock>,
+}
+
+impl Inventory {
+    async fn read<T: serde::de::DeserializeOwned>(&self, record: HostRecord) -> Option<T> {
+        let entry = self.store.get(&keys::host("gpu-1", record)).await.unwrap()?;
+        Some(serde_json::from_slice(&entry.value).unwrap())
+    }
+
+    async fn want(&self, want: Switch, id: &str) {
+        let intent = Intent {
+            id: id.into(),
+            want,
+            pool: "gpu".into(),
+            decision: "d-1".into(),
+            reason: "2 pods wait".into(),
+            epoch: 0,
+            at: self.clock.now(),
+        };
+        let txn =
+            Txn::new().put(keys::host("gpu-1", HostRecord::Intent), serde_json::to_vec(&intent).unwrap());
+        let _ = self.store.commit(txn).await.unwrap();
+    }
+
+    /// Waits until something holds of the host, for as long as a slow machine may take.
+    async fn until(&self, what: &str, mut holds: impl FnMut(&BareMetalNodeStatus, Option<&HostOp>) -> bool) {
+        for _ in 0..1_200 {
+            let status: Option<BareMetalNodeStatus> = self.read(HostRecord::Status).await;
+            let op: Option<HostOp> = self.read(HostRecord::Op).await;
+            if status.as_ref().is_some_and(|status| holds(status, op.as_ref())) {
+                return;
+            }
+            self.clock.sleep(Duration::from_millis(200)).await;
+        }
+        let status: Option<serde_json::Value> = self.read(HostRecord::Status).await;
+        let events: Option<serde_json::Value> = self.read(HostRecord::Events).await;
+        panic!("{what} did not come: {status:#?}\n{events:#?}");
+    }
+}
+
+/// On, killed with `kill -9`, taken up by the next process with the same operation, and off again.
+#[tokio::test(flavor = "multi_thread")]
+async fn bm_7_17_killed_after_the_power_on_the_next_process_sends_none() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let clock = Arc::new(RealClock::default());
+    let timing = Timing { boot: Duration::from_hours(1), ..Timing::default() };
+    let layout = Layout { tls: true, timing, ..Layout::default() };
+    let fleet = Fleet::start(&layout, clock.clone()).await.expect("an emulated BMC");
+    let bmc = fleet.first();
+    let etcd = Etcd::start();
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let address = etcd.store();
+    let arguments = ["--store", &address, "--bmc-allow", "127.0.0.0/8", "--set", FACTOR];
+    let server = Server::start(directory.path(), &arguments);
+    let user = World::new(&server.base, "etcd").named(USER);
+    let credential =
+        json!({ "name": "rack-a", "spec": { "kind": "bmc", "user": "admin", "password": "emulated" } });
+    user.post("/api/v1/credentials", &credential).await.expect(201);
+    let host = json!({ "name": "gpu-1", "spec": {
+        "powerInterface": "redfish", "mgmtAddress": bmc.address.to_string(), "pool": "gpu",
+        "bmcCredentials": "rack-a", "tlsVerify": "insecure", "deadlines": { "bootDeadline": "5h" },
+    } });
+    user.post("/api/v1/hosts", &host).await.expect(201);
+
+    let options = OpenOptions::new("a test", clock.clone());
+    let store = muster_store::open(&Target::parse(&address).unwrap(), options).await.expect("etcd");
+    let inventory = Inventory { store, clock };
+    inventory.until("rest", |status, _| status.phase == Phase::Idle).await;
+    inventory.want(Switch::On, "i-1").await;
+    inventory.until("power", |status, _| matches!(status.phase, Phase::Powered | Phase::Booting)).await;
+    assert_eq!(bmc.counters().resets, ["On"]);
+    let first: HostOp = inventory.read(HostRecord::Op).await.expect("an operation");
+    let listed = user.get("/api/v1/operations").await.expect(200);
+    let kinds: Vec<_> =
+        listed.body["operations"].as_array().unwrap().iter().map(|one| one["kind"].clone()).collect();
+    assert_eq!(kinds, ["power-on"], "{}", listed.body);
+
+    drop(server); // kill -9
+    let server = Server::start(directory.path(), &arguments);
+    inventory
+        .until("another leader", |_, op| op.is_some_and(|op| op.id == first.id && op.epoch > first.epoch))
+        .await;
+    assert_eq!(bmc.counters().resets, ["On"], "the next process sends none");
+    inventory.want(Switch::Off, "i-2").await;
+    inventory.until("rest again", |status, _| status.phase == Phase::Idle).await;
+    assert_eq!(bmc.systems[0].machine.power(), Power::Off);
+    let counters = bmc.counters();
+    assert_eq!(counters.resets.first().map(String::as_str), Some("On"));
+    assert!(counters.resets[1..].iter().all(|reset| reset.contains("Off")), "{:?}", counters.resets);
+    assert!(counters.sessions_peak <= 1 && counters.in_flight_peak <= 1, "{counters:?}");
+
+    // What an operator sees.
+    let events =
+        World::new(&server.base, "etcd").named(USER).get("/api/v1/hosts/gpu-1/events").await.expect(200);
+    assert!(events.body["total"].as_u64().unwrap() >= 5, "{}", events.body);
+    let page = reqwest::get(format!("{}/metrics", server.base)).await.unwrap().text().await.unwrap();
+    assert!(page.contains("muster_hosts{phase=\"idle\"} 1"), "{page}");
+}

@@ -1,0 +1,150 @@
+//! Many hosts at once: registering from a table or a list, and exporting.
+
+use axum::{
+    body::Body,
+    http::{HeaderValue, StatusCode, header},
+    response::Response,
+};
+use muster_control::{inventory::LineResult, registry::AuditNote};
+use muster_model::{
+    FieldErrors,
+    field::FieldError,
+    host::csv::{self, Line},
+    identity::{Resource, Verb},
+};
+use serde_json::{Value, json};
+
+use super::{
+    Call,
+    hosts::{read_filter, read_host},
+    reply,
+    scope::HOST,
+};
+use crate::{
+    body::{Accepts, ContentKind},
+    error::ApiError,
+};
+
+/// Audit lines that are handed in together; they share a write to the disk.
+const AUDIT_BATCH: usize = 200;
+
+/// `POST /api/v1/hosts/bulk`: CSV, YAML or JSON; a verdict for each line.
+pub async fn register(call: Call, body: Body) -> Result<Response, ApiError> {
+    let (bytes, kind) = call.table(body).await?;
+    let mut query = call.query()?;
+    let dry_run = query.flag("dryRun");
+    query.finish()?;
+    let home = call.home()?;
+    call.check_record(Verb::Create, Resource::Hosts, HOST, home.as_str())?;
+    let lines = read_lines(&bytes, kind).map_err(|faults| ApiError::validation(&faults))?;
+    let lines: Vec<Line> = lines.into_iter().map(|line| in_project(line, home.as_str())).collect();
+    let context = call.context(&bytes, dry_run)?;
+    let reports = call.inventory().register(&context, Some(home.as_str()), lines).await?;
+    if !dry_run {
+        let created: Vec<&str> = reports
+            .iter()
+            .filter(|report| report.result == LineResult::Created)
+            .map(|report| report.name.as_str())
+            .collect();
+        for names in created.chunks(AUDIT_BATCH) {
+            let lines = names.iter().map(|name| {
+                let note =
+                    AuditNote { project: home.to_string(), name: (*name).to_owned(), ..AuditNote::default() };
+                call.audit("create", format!("hosts/{name}"), Some(note), 200)
+            });
+            futures::future::try_join_all(lines).await?;
+        }
+    }
+    let count = |result: LineResult| reports.iter().filter(|report| report.result == result).count();
+    let answer = json!({
+        "dry_run": dry_run,
+        "created": count(LineResult::Created),
+        "unchanged": count(LineResult::Unchanged),
+        "failed": count(LineResult::Failed),
+        "lines": reports,
+    });
+    Ok(reply::value(StatusCode::OK, &answer))
+}
+
+/// A line that names another project is refused, not moved.
+fn in_project(mut line: Line, home: &str) -> Line {
+    let other =
+        line.host.as_ref().ok().and_then(|host| host.spec.project.clone()).filter(|named| named != home);
+    if let Some(other) = other {
+        let fault = FieldError::new("spec.project", "is not the project that this request works in")
+            .found_text(&other)
+            .hint(format!("leave it out for {home}"));
+        line.host = Err(FieldErrors::one(fault));
+    }
+    line
+}
+
+fn read_lines(bytes: &[u8], kind: ContentKind) -> Result<Vec<Line>, FieldErrors> {
+    let fault = |problem: String| FieldErrors::one(FieldError::new("", problem));
+    let text = std::str::from_utf8(bytes).map_err(|_| fault("is not valid UTF-8".into()))?;
+    let documents: Vec<Value> = match kind {
+        ContentKind::Csv => return csv::read_csv(text),
+        ContentKind::Json => vec![muster_model::field::parse_json(bytes)?],
+        ContentKind::Yaml => serde_saphyr::from_multiple::<Option<Value>>(text)
+            .map_err(|error| fault(format!("is not YAML: {error}")))?
+            .into_iter()
+            .flatten()
+            .collect(),
+    };
+    let mut items = Vec::new();
+    for document in documents {
+        match document {
+            Value::Array(list) => items.extend(list),
+            Value::Object(mut members) => {
+                let list = members.remove("hosts").or_else(|| members.remove("items"));
+                match list {
+                    Some(Value::Array(list)) => items.extend(list),
+                    Some(_) => return Err(fault("hosts must be a list".into())),
+                    None => items.push(Value::Object(members)),
+                }
+            }
+            other => {
+                return Err(FieldErrors::one(FieldError::new("", "must be a list of hosts").found(&other)));
+            }
+        }
+    }
+    let line = |(place, item): (usize, Value)| Line {
+        number: place + 1,
+        host: read_host(&item).map(|parsed| parsed.value),
+    };
+    Ok(items.into_iter().enumerate().map(line).collect())
+}
+
+/// `GET /api/v1/hosts/export?format=csv|json`: specs, as registering takes them. Never a secret: specs hold none.
+pub async fn export(call: Call) -> Result<Response, ApiError> {
+    call.check_list(Resource::Hosts)?;
+    let mut query = call.query()?;
+    let format = query.text("format").unwrap_or_else(|| "json".to_owned());
+    if !matches!(format.as_str(), "csv" | "json") {
+        query.fault(FieldError::new("format", "is not known").found_text(&format).allowed("csv, json"));
+    }
+    let filter = read_filter(&call, &mut query);
+    query.finish()?;
+    let hosts = call.inventory().hosts(&filter)?;
+    let readable = hosts.iter().filter_map(|host| Some((&*host.name, host.readable()?)));
+    if format == "csv" {
+        let table = csv::write_csv(readable.map(|(name, spec)| (name, &**spec)));
+        let mut response = Response::new(Body::from(table));
+        response
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, HeaderValue::from_static("text/csv; charset=utf-8"));
+        return Ok(response);
+    }
+    let hosts: Vec<Value> = readable
+        .map(|(name, spec)| json!({ "kind": "BareMetalNode", "name": name, "spec": **spec }))
+        .collect();
+    let answer = json!({ "hosts": hosts, "revision": call.inventory().revision().to_string() });
+    Ok(reply::value(StatusCode::OK, &answer))
+}
+
+impl Call {
+    async fn table(&self, body: Body) -> Result<(bytes::Bytes, ContentKind), ApiError> {
+        let bytes = self.bytes(body, Accepts::Table).await?;
+        Ok((bytes, ContentKind::of(&self.headers)))
+    }
+}
