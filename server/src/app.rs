@@ -12,6 +12,7 @@ use muster_model::Clock;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    desk::Desk,
     example::Example,
     export::Exporter,
     identity::Authenticator,
@@ -29,6 +30,8 @@ pub struct App {
     pub prober: Arc<dyn Prober>,
     /// The planners' live state and the journal.
     pub explain: Explain,
+    /// What pages are made of beside the nouns.
+    pub desk: Arc<Desk>,
     pub identity: Arc<Authenticator>,
     pub audit: Arc<AuditLog>,
     pub metrics: Arc<Metrics>,

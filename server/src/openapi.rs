@@ -4,6 +4,7 @@
 //! `docs/reference/openapi.json` with what this module makes.
 
 mod inventory;
+mod page;
 mod schemas;
 
 use std::sync::OnceLock;
@@ -171,7 +172,7 @@ const OPERATIONS: &[Operation] = &[
 ];
 
 fn operations() -> impl Iterator<Item = &'static Operation> {
-    OPERATIONS.iter().chain(inventory::OPERATIONS)
+    OPERATIONS.iter().chain(inventory::OPERATIONS).chain(page::OPERATIONS)
 }
 
 /// `GET /openapi.json`
@@ -213,7 +214,7 @@ pub fn document() -> Value {
 
 impl Operation {
     fn describe(&self) -> Value {
-        let open = !self.path.starts_with("/api/");
+        let open = !self.path.starts_with("/api/") || self.id == "readSignIn";
         let mut parameters: Vec<Value> = path_parameters(self.path);
         parameters.extend(
             self.parameters.iter().map(|name| json!({ "$ref": format!("#/components/parameters/{name}") })),
@@ -257,6 +258,10 @@ impl Operation {
             Some(schema) => content("Done", "application/json", schema),
             None if self.id == "metrics" => json!({ "description": "Metrics", "content": {
                 "application/openmetrics-text": { "schema": { "type": "string" } } } }),
+            None if self.id == "stream" => {
+                json!({ "description": "Events: change, resync and beat", "content": {
+                "text/event-stream": { "schema": { "type": "string" } } } })
+            }
             None if self.id == "exportStore" => {
                 json!({ "description": "Lines of JSON with checksums", "content": {
                 "application/x-ndjson": { "schema": { "type": "string" } } } })

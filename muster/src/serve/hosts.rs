@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use async_trait::async_trait;
 use muster_control::{
-    hosts::{Agents, Drivers, Facts, HostLoop, Setup, failpoint::Failpoints},
+    hosts::{Agents, Drivers, Facts, HostLoop, Recorded, Setup, Transcripts, failpoint::Failpoints},
     lead::{self, Lead},
     planner::Connections,
     registry::Registry,
@@ -104,6 +104,8 @@ pub(super) struct Running {
     /// The one leadership of this process, for every loop.
     pub(super) lead: Arc<Lead>,
     pub(super) host_loop: Arc<HostLoop>,
+    /// What was said to BMCs.
+    pub(super) transcripts: Arc<Transcripts>,
     tasks: Vec<JoinHandle<()>>,
     election: JoinHandle<()>,
     stop: CancellationToken,
@@ -143,6 +145,11 @@ pub(super) fn start(
         Arc::new(webhook),
         Arc::clone(&hub) as _,
     ];
+    let transcripts = Arc::new(Transcripts::default());
+    let drivers: Vec<Arc<dyn Power>> = drivers
+        .into_iter()
+        .map(|driver| Recorded::wrap(driver, Arc::clone(&transcripts), Arc::clone(clock)))
+        .collect();
     let facts = Facts::new(
         Arc::clone(registry),
         Arc::clone(&parts.inventory),
@@ -188,5 +195,5 @@ pub(super) fn start(
             async move { host_loop.run(stop).await }
         }),
     ];
-    Ok(Running { lead, host_loop, tasks, election, stop, resign })
+    Ok(Running { lead, host_loop, transcripts, tasks, election, stop, resign })
 }

@@ -5,6 +5,7 @@ mod cluster_identity;
 mod export;
 mod hosts;
 mod inventory;
+mod page;
 pub(crate) mod store;
 mod triggers;
 
@@ -110,6 +111,14 @@ async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
     let mut parts = Parts::new(Arc::clone(&registry));
     parts.triggers = Some(Arc::new(triggers::Configured::new(settings, Arc::clone(registry.store()))?));
     metrics.register(Box::new(PlannerCollector::new(Arc::clone(&parts.board))));
+    let desk = page::desk(
+        settings,
+        &registry,
+        &hosts.inventory,
+        &parts.board,
+        Arc::clone(&switching.transcripts),
+        &clock,
+    );
     let exporter_clock = Arc::clone(&clock);
     let mut app = App {
         registry: Arc::clone(&registry),
@@ -117,6 +126,7 @@ async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
         vault: Arc::clone(&hosts.vault),
         prober: Arc::clone(&hosts.prober),
         explain: Explain::new(Arc::clone(&parts.board), parts.journal.clone()),
+        desk: Arc::clone(&desk),
         identity: Arc::new(authenticator),
         audit: Arc::new(audit),
         metrics,
@@ -134,8 +144,14 @@ async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
     let loops = tokio::spawn({
         let (registry, stop) = (Arc::clone(&registry), stop.clone());
         let inventory = Arc::clone(&hosts.inventory);
+        let (leading, clock) = (switching.lead.subscribe(), Arc::clone(&app.clock));
         async move {
-            tokio::join!(registry.run(stop.clone()), inventory.run(Arc::clone(&registry), stop));
+            tokio::join!(
+                registry.run(stop.clone()),
+                inventory.run(Arc::clone(&registry), stop.clone()),
+                desk.news.run(stop.clone()),
+                desk.history.run(leading, clock, stop)
+            );
         }
     });
     let planners = tokio::spawn({
@@ -203,7 +219,9 @@ fn announce(address: SocketAddr, tls: bool, app: &App, token_file: Option<&std::
     if app.identity.is_dev() {
         let server = format!("{scheme}://{address}");
         let flag = if address.port() == DEFAULT_PORT { String::new() } else { format!(" --server {server}") };
-        output::line(&format!("open {server}/docs/ for the API, or try in another terminal:"));
+        output::line(&format!(
+            "open {server}/ in a browser ({server}/docs/ for the API), or try in another terminal:"
+        ));
         output::line(&format!("  muster get pools{flag}"));
         output::line(&format!("  muster create cluster lab --platform gcp{flag}"));
         output::line(&format!(

@@ -79,10 +79,10 @@ const id = (response: Response) => response.headers.get('X-Request-Id') ?? undef
 
 function problem(response: Response, text: string): Problem {
   try {
-    const body = JSON.parse(text) as { error?: { code?: string; message?: string; details?: unknown } };
+    const body = JSON.parse(text) as { error?: { code?: string; message?: string; details?: string; fields?: unknown[] } };
     const error = body.error;
     if (error?.message) {
-      const details = Array.isArray(error.details) ? error.details.map(line) : [];
+      const details = error.fields?.length ? error.fields.map(line) : error.details ? [error.details] : [];
       return new Problem(response.status, error.code ?? 'ERROR', error.message, id(response), details);
     }
   } catch {
@@ -92,8 +92,8 @@ function problem(response: Response, text: string): Problem {
 }
 
 const line = (detail: unknown): string =>
-  typeof detail === 'object' && detail !== null && 'field' in detail
-    ? `${(detail as { field: string }).field}: ${(detail as { message?: string }).message ?? ''}`
+  typeof detail === 'object' && detail !== null && 'path' in detail
+    ? `${(detail as { path: string }).path ? `${(detail as { path: string }).path}: ` : ''}${(detail as { problem?: string }).problem ?? ''}`
     : String(detail);
 
 /** One per intended action: repeating a click repeats the key, and the server does it once. */

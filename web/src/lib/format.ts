@@ -61,3 +61,11 @@ export function moment(time: string, now: number): string {
   const text = date.toLocaleTimeString('en-GB');
   return same ? text : `${date.toISOString().slice(0, 10)} ${text}`;
 }
+
+/** What share of `required` there is, where both are numbers of one unit: `10.9 GiB` of `12 GiB`. */
+export function share(observed: string, required: string): number | undefined {
+  const read = (text: string) => /^(\d+(?:\.\d+)?)\s*(\D*)$/.exec(text.trim());
+  const [has, needs] = [read(observed), read(required)];
+  if (!has || !needs || has[2] !== needs[2] || Number(needs[1]) === 0) return undefined;
+  return Number(has[1]) / Number(needs[1]);
+}

@@ -38,6 +38,20 @@ export function host(one: Host, now: number): Said {
   }
 }
 
+/** Conditions that say that something is wrong, or unusual, when they are true. */
+const ODD = new Set(['Quarantined', 'BMCUnverified', 'Held', 'Paused', 'Drifted', 'Overdue', 'WakeUnproven', 'Unexpected', 'Maintenance']);
+/** Conditions that only tell what is going on. */
+const NEWS = new Set(['ScalingUp', 'ScalingDown', 'Booting', 'Draining']);
+
+/** How a condition is shown: fine, going on, or in need of somebody. */
+export function condition(type: string, status: string): Role {
+  if (status === 'Unknown') return 'unknown';
+  const on = status === 'True';
+  if (NEWS.has(type)) return on ? 'accent' : 'off';
+  if (ODD.has(type)) return on ? (type === 'Held' || type === 'Paused' || type === 'Maintenance' ? 'held' : 'draining') : 'off';
+  return on ? 'ready' : 'draining';
+}
+
 export function pool(health: string | undefined): Role {
   switch (health) {
     case 'Healthy':

@@ -1,9 +1,11 @@
-// One stream of changes for the whole page. It carries sequence numbers: a gap or a reordering makes the page read
-// everything anew, so that what is shown is never a mixture of two moments.
+// One stream of changes for the whole page. Each change names the one before it, and heartbeats carry the last number: a
+// gap or a reordering makes the page read everything anew, so that what is shown is never a mixture of two moments.
 
 import { headers } from './api.ts';
+import { judge, type Change } from './sequence.ts';
 
-export type Change = { sequence: number; kind: string; type: string; object: { name?: string; id?: string } };
+export type { Change };
+
 type Listener = (change: Change | 'resync') => void;
 
 /** No sign of life for this long, heartbeats included, and the data counts as stale. */
@@ -97,16 +99,16 @@ class Live {
       if (line.startsWith('event:')) event = line.slice(6).trim();
       else if (line.startsWith('data:')) data.push(line.slice(5).trimStart());
     }
-    if (event === 'resync') {
-      const at = data.length ? (JSON.parse(data.join('\n')) as { sequence?: number }) : {};
-      this.sequence = at.sequence ?? 0;
-      return this.#tell('resync');
+    if (!data.length) return;
+    let said: Change;
+    try {
+      said = JSON.parse(data.join('\n')) as Change;
+    } catch {
+      return this.#again(0); // Not ours, or cut in the middle: begin the stream anew.
     }
-    if (!data.length) return; // A heartbeat.
-    const change = JSON.parse(data.join('\n')) as Change;
-    if (change.sequence <= this.sequence) return; // Said twice, or late: what came after it is already here.
-    this.sequence = change.sequence;
-    this.#tell(change);
+    const verdict = judge(this.sequence, event, said);
+    this.sequence = verdict.sequence;
+    if (verdict.tell) this.#tell(verdict.tell);
   }
 
   #tell(what: Change | 'resync') {

@@ -9,12 +9,14 @@ export class Resource<T> {
   loading = $state(true);
   at = $state(0);
   #path: string;
+  #read: (path: string, signal: AbortSignal) => Promise<T>;
   #abort: AbortController | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #last = 0;
 
-  constructor(path: string) {
+  constructor(path: string, read: (path: string, signal: AbortSignal) => Promise<T> = (from, signal) => get<T>(from, signal)) {
     this.#path = path;
+    this.#read = read;
   }
 
   set path(path: string) {
@@ -30,7 +32,7 @@ export class Resource<T> {
     this.loading = true;
     this.#last = Date.now();
     try {
-      const value = await get<T>(this.#path, abort.signal);
+      const value = await this.#read(this.#path, abort.signal);
       if (abort.signal.aborted) return;
       this.value = value;
       this.problem = undefined;
@@ -59,8 +61,8 @@ export class Resource<T> {
 }
 
 /** Reads `path` now and whenever something of `kinds` changes, as long as the component lives. */
-export function use<T>(path: () => string, kinds: string[]): Resource<T> {
-  const resource = new Resource<T>(path());
+export function use<T>(path: () => string, kinds: string[], read?: (path: string, signal: AbortSignal) => Promise<T>): Resource<T> {
+  const resource = new Resource<T>(path(), read);
   $effect(() => {
     resource.path = path();
   });
@@ -78,4 +80,20 @@ export function use<T>(path: () => string, kinds: string[]): Resource<T> {
     };
   });
   return resource;
+}
+
+/** Lists come in pages of 100; this many are put together before a page says that it shows a part. */
+const MOST_PAGES = 20;
+
+/** The same for a list that may be longer than one page. */
+export function usePages<T extends { total: number; next_cursor?: string | null }>(path: () => string, name: keyof T & string, kinds: string[]): Resource<T> {
+  return use<T>(path, kinds, async (from, signal) => {
+    const first = await get<T>(`${from}?limit=100`, signal);
+    let [last, all] = [first, first[name] as unknown[]];
+    for (let page = 1; page < MOST_PAGES && last.next_cursor; page += 1) {
+      last = await get<T>(`${from}?limit=100&cursor=${encodeURIComponent(last.next_cursor)}`, signal);
+      all = [...all, ...(last[name] as unknown[])];
+    }
+    return { ...first, [name]: all };
+  });
 }

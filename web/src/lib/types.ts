@@ -9,7 +9,7 @@ export type Pool = {
   generation: number;
   resource_version: string;
   spec: {
-    platform?: { type?: string };
+    platform?: { type?: string; baremetal?: { pool?: string } };
     nodeCount?: number;
     mode?: string;
     labels?: Record<string, string>;
@@ -76,50 +76,66 @@ export type Host = {
 export type Known<T> = { value: T; at: string } | { why: string; since: string };
 export const known = <T>(one: Known<T> | undefined): T | undefined => (one && 'value' in one ? one.value : undefined);
 
-export type Rack = { name: string; spec: { units?: number; watts?: number; maxStarts?: number } };
+export type Rack = { name: string; spec: { units?: number; wattCap?: number; startLimit?: number; zone?: string } };
 
-export type HostEvent = { number: number; at: string; lastAt?: string; count: number; from: string; to: string; rule: string; message: string; operation?: string };
+export type HostEvent = { at: string; source: 'lifecycle' | 'inventory'; by: string; what: string; message: string; from?: string; to?: string; count: number; operation?: string };
 
 export type Operation = {
   id: string;
   kind: string;
   subject: string;
+  link: string;
   state: string;
   message: string;
+  reason?: string;
   started_at: string;
-  deadline?: string;
+  deadline?: string | null;
 };
 
-export type Attention = { kind: string; subject: string; line: string; since?: string; link: string; command?: string; pods?: number };
+export type Attention = { kind: string; subject: string; line: string; since?: string | null; link: string; command?: string; pods?: number };
+
+export type Saved = { milliwatt_hours: number; since?: string | null; micros?: number | null; currency?: string | null; method: string };
 
 export type Overview = {
   at: string;
   revision: string;
   freeze?: { mode: string; reason?: string };
-  pending: { pods: number; hopeless: number };
-  hosts: { total: number; on: number; by_state: Record<string, number> };
+  pending: { pods: number | null; hopeless: number; unseen_clusters: number };
+  hosts: { total: number; on: number; held: number; by_state: Record<string, number> };
   milliwatts: number;
   unmetered: number;
-  saved_today: { milliwatt_hours: number; micros?: number; currency?: string; method: string };
+  declared: number;
+  saved_today: Saved;
+  attention_total: number;
   attention: Attention[];
+  operations_total: number;
   operations: Operation[];
 };
 
 export type Series = { name: string; points: [number, number | null][] };
-export type History = { from: string; to: string; step_seconds: number; series: Series[]; marks: { at: string; id: string; text: string }[] };
+export type History = { from: string; to: string; series: Series[]; marks: { at: string; id: string; text: string }[] };
 
-export type Gap = { pool: string; constraint: string; observed?: number; required?: number; unit?: string; text: string };
+export type Gap = { pool: string; code: string; observed: string; required: string; margin: string; text: string };
+export type Fix = { object: string; field: string; text: string; patch: unknown; kind: string; helps: number; target?: string; command: string };
 export type PendingGroup = {
-  cause: string;
+  cluster_id: string;
+  cluster_name: string;
+  headline: string;
+  text: string;
   code: string;
-  pods: { namespace: string; name: string; since: string }[];
+  object: string;
+  field: string;
+  helped: boolean;
   count: number;
+  example: string;
   oldest: string;
+  pods: { namespace: string; name: string; since: string }[];
   requests: Record<string, string>;
   pools: Gap[];
-  next: string;
-  fix?: { text: string; helps: number; target: string; patch: unknown; command: string };
+  next: string[];
+  fixes: Fix[];
 };
+export type Pending = { groups: PendingGroup[]; total: number; unseen_clusters: { cluster_id: string; cluster_name: string }[] };
 
 export type DecisionAction = { kind: 'wake' | 'ask' | 'remove'; pool: string; host?: string; node?: string; template?: string; advice?: boolean; because: string; pods?: string[]; pod_count?: number };
 
@@ -137,21 +153,58 @@ export type Decision = {
   pools?: string[];
   actions?: DecisionAction[];
   more_actions?: number;
-  told?: { subject?: string; line?: string; text?: string }[];
+  told?: { about: string; count: number; code: string; headline: string }[];
   findings?: string[];
-  outcome: { state: string; message?: string; operations?: string[] };
+  outcome: { state: string; at: string; text: string; effects?: { what: string; object: string; text: string }[] };
+  text?: string;
 };
 
 export type EnergyReport = {
   at: string;
   milliwatts: number;
   all_on_milliwatts: number;
+  unmetered: number;
+  declared: number;
   used_milliwatt_hours: number;
   saved_milliwatt_hours: number;
-  saved_micros?: number;
-  currency?: string;
+  used_micros?: number | null;
+  saved_micros?: number | null;
+  price_micros?: number | null;
+  currency?: string | null;
+  saved_today: Saved;
   method: string;
-  pools: { name: string; milliwatts: number; used_milliwatt_hours: number; saved_milliwatt_hours: number; unmetered: number }[];
-  cycles: { host: string; count: number }[];
-  cycle_budget?: number;
+  pools: { name: string; hosts: number; milliwatts: number; all_on_milliwatts: number; used_milliwatt_hours: number; saved_milliwatt_hours: number; unmetered: number; undeclared: number }[];
+  cycles_total: number;
+  cycles: { host: string; pool: string; count: number }[];
+  cycle_budget: number;
+};
+
+export type Call = { at: string; driver: string; call: string; target: string; result: string; ok: boolean; millis: number; count: number; last_at?: string };
+
+export type WhatIfNode = { name: string; pool: string; change: 'stays' | 'new' | 'goes'; cpu_percent: number; memory_percent: number; pods: number };
+export type WhatIfSide = { machines: number; micros_per_hour: number; milliwatts: number; running_pods: number; waiting_pods: number; cpu_percent: number; memory_percent: number; nodes: WhatIfNode[]; more_nodes: number };
+export type WhatIf = {
+  question: string;
+  summary: string;
+  at: string;
+  before: WhatIfSide;
+  after: WhatIfSide;
+  new_nodes: { pool: string; template: string; place: string; count: number; pods: number }[];
+  removals: { node: string; pool: string; moves: number }[];
+  unplaced: { pods: number; example: string; code: string; headline: string; fix?: { text: string } }[];
+  warnings: string[];
+  notes: string[];
+  findings: string[];
+  millis: number;
+};
+
+export type Me = {
+  name: string;
+  mode: string;
+  roles: string[];
+  project?: string | null;
+  projects: string[];
+  everywhere: boolean;
+  rights: Record<string, { allowed: boolean; needs: string[] }>;
+  version: string;
 };
