@@ -14,6 +14,7 @@ use muster_model::Clock;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    desk::Desk,
     example::Example,
     export::Exporter,
     identity::Authenticator,
@@ -35,6 +36,8 @@ pub struct App {
     pub agents: Arc<dyn AgentDesk>,
     /// The planners' live state and the journal.
     pub explain: Explain,
+    /// What pages are made of beside the nouns.
+    pub desk: Arc<Desk>,
     pub identity: Arc<Authenticator>,
     pub audit: Arc<AuditLog>,
     pub metrics: Arc<Metrics>,

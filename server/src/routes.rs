@@ -9,15 +9,16 @@ use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::{
     api::{
-        agent, audit, boot, clusters, connections, credentials, decisions, explain, export, freeze, host_actions,
-        host_bulk, hosts, inventory, named, operations, pools, probes, status,
+        agent, audit, boot, clusters, connections, credentials, decisions, energy, explain, export, freeze,
+        host_actions, host_bulk, hosts, inventory, me, named, operations, overview, pending, pools, probes, search,
+        status, stream, what_if,
     },
     app::App,
-    frame, openapi,
+    frame, openapi, page,
 };
 
 /// Every path that is served, as metrics label them.
-pub const PATHS: [&str; 60] = [
+pub const PATHS: [&str; 71] = [
     "/health",
     "/livez",
     "/readyz",
@@ -73,6 +74,17 @@ pub const PATHS: [&str; 60] = [
     "/api/v1/explain/host/{name}",
     "/api/v1/explain/pool/{id}",
     "/api/v1/explain/decision/{id}",
+    "/api/v1/overview",
+    "/api/v1/pending",
+    "/api/v1/energy",
+    "/api/v1/history",
+    "/api/v1/search",
+    "/api/v1/stream",
+    "/api/v1/what-if",
+    "/api/v1/me",
+    "/api/v1/sign-in",
+    "/api/v1/settings",
+    "/api/v1/hosts/{name}/transcript",
     "/api/v1/freeze",
     "/api/v1/audit",
     "/api/v1/audit/verify",
@@ -99,6 +111,7 @@ fn host_routes(root: &str) -> Router<App> {
         .route(&at("/export"), get(host_bulk::export))
         .route(&at("/{name}"), get(hosts::read).put(hosts::replace).patch(hosts::patch).delete(hosts::delete))
         .route(&at("/{name}/events"), get(host_actions::events))
+        .route(&at("/{name}/transcript"), get(me::transcript))
         .route(&at("/{name}/hold"), post(host_actions::hold))
         .route(&at("/{name}/release"), post(host_actions::release))
         .route(&at("/{name}/maintenance"), post(host_actions::maintenance))
@@ -136,6 +149,20 @@ fn inventory_routes() -> Router<App> {
             get(credentials::read).put(credentials::rotate).delete(credentials::delete),
         )
         .route("/api/v1/credentials/{name}/rotate", post(credentials::rotate))
+}
+
+/// What pages are made of.
+fn page_routes() -> Router<App> {
+    Router::new()
+        .route("/api/v1/overview", get(overview::read))
+        .route("/api/v1/pending", get(pending::read))
+        .route("/api/v1/energy", get(energy::read))
+        .route("/api/v1/history", get(energy::history))
+        .route("/api/v1/search", get(search::search))
+        .route("/api/v1/stream", get(stream::stream))
+        .route("/api/v1/what-if", post(what_if::ask))
+        .route("/api/v1/me", get(me::me))
+        .route("/api/v1/settings", get(me::settings))
 }
 
 /// Boot progress: a host's own token is enough for it.
@@ -203,7 +230,8 @@ pub fn router(app: &App) -> Router {
         .route("/api/v1/operations/{id}/cancel", post(operations::cancel))
         .merge(host_routes("/api/v1/hosts"))
         .merge(host_routes(HOSTS_ALIAS))
-        .merge(inventory_routes());
+        .merge(inventory_routes())
+        .merge(page_routes());
     let api = if app.identity.is_dev() {
         api
     } else {
@@ -214,6 +242,7 @@ pub fn router(app: &App) -> Router {
         .route("/health", get(probes::health))
         .route("/livez", get(probes::live))
         .route("/readyz", get(probes::ready))
+        .route("/api/v1/sign-in", get(me::sign_in))
         .route("/openapi.json", get(openapi::serve));
     let open = if app.identity.is_dev() {
         open.route("/metrics", get(probes::open_metrics))
@@ -228,6 +257,7 @@ pub fn router(app: &App) -> Router {
         .merge(agent_routes())
         .merge(open)
         .merge(docs)
+        .fallback(page::serve)
         .layer(from_fn_with_state(app.clone(), frame::outer))
         .with_state(app.clone())
 }

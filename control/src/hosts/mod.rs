@@ -35,6 +35,7 @@ mod pace;
 mod perform;
 mod schedule;
 mod store;
+mod transcript;
 mod turn;
 mod ways;
 
@@ -47,4 +48,5 @@ pub use figures::{Figures, HostFigure, PoolFigure};
 pub use gate::Refusal;
 pub use operations::{CancelError, cancel, operation_id};
 pub use schedule::{HostLoop, Setup};
+pub use transcript::{Line, Recorded, Transcripts};
 pub use ways::Drivers;
