@@ -50,6 +50,8 @@ pub struct Turn {
     pub did: Did,
     /// When to look again at the latest.
     pub next: Timestamp,
+    /// When something changes by itself: before that, a look without news finds what this one found.
+    pub quiet_until: Option<Timestamp>,
 }
 
 /// What went wrong in a turn.
@@ -153,7 +155,7 @@ impl Planner {
                     };
                     self.parts.board.set(live);
                 }
-                Turn { did: Did::Waited(text), next }
+                Turn { did: Did::Waited(text), next, quiet_until: Some(next) }
             }
         }
     }
@@ -161,7 +163,7 @@ impl Planner {
     async fn look(&mut self, now: Timestamp) -> Result<Turn, TurnError> {
         let registry = Arc::clone(&self.parts.registry);
         let Some(mut gathered) = read::pools(&registry, self.cluster).await? else {
-            return Ok(Turn { did: Did::Gone, next: now });
+            return Ok(Turn { did: Did::Gone, next: now, quiet_until: None });
         };
         let cluster = gathered.cluster.clone();
         let port = self.parts.connections.port(&cluster);
@@ -170,7 +172,7 @@ impl Planner {
             Err(waiting) => {
                 let (text, next) = (waiting.to_string(), now.saturating_add(SOON));
                 self.publish(&cluster, now, next, true, Some(text.clone()), Vec::new());
-                return Ok(Turn { did: Did::Waited(text), next });
+                return Ok(Turn { did: Did::Waited(text), next, quiet_until: Some(next) });
             }
         };
         self.evaluate(&mut gathered, now).await;
@@ -189,15 +191,19 @@ impl Planner {
             );
         }
         self.view = Some(Arc::new(View { snapshot: built.snapshot.clone(), plan: decided.plan.clone() }));
-        let next = next_look(now, &built, &decided);
+        let change = next_change(now, &built, &decided);
+        let regular = next_look(now, change);
         let (did, next) = match self.fence.clone() {
-            None => (Did::Looked, next),
-            Some(fence) => self.lead(&fence, &inputs, &built, &decided, port.as_ref(), next).await?,
+            None => (Did::Looked, regular),
+            Some(fence) => self.lead(&fence, &inputs, &built, &decided, port.as_ref(), regular).await?,
         };
+        let sooner = (next < regular).then_some(next);
+        let asked = (!self.findings.is_empty()).then(|| now.saturating_add(TRIGGER_INTERVAL));
+        let quiet_until = [change, sooner, asked].into_iter().flatten().min();
         self.nudges.clear();
         let connected = matches!(inputs.observed, Observed::View(_));
         self.publish(&cluster, now, next, connected, None, built.set_aside.clone());
-        Ok(Turn { did, next })
+        Ok(Turn { did, next, quiet_until })
     }
 
     /// The part of a turn that writes.
@@ -449,10 +455,14 @@ impl Planner {
     }
 }
 
-/// The first moment at which something may be different: a delay that ends, a schedule, or the regular look.
-fn next_look(now: Timestamp, built: &Built, decided: &Decided) -> Timestamp {
+/// The first moment at which something may be different by itself: a delay that ends, a schedule.
+fn next_change(now: Timestamp, built: &Built, decided: &Decided) -> Option<Timestamp> {
     let verdicts = decided.down.verdicts.iter().filter_map(|verdict| verdict.next);
+    verdicts.chain(built.next).filter(|at| *at > now).min()
+}
+
+/// That moment, or the regular look.
+fn next_look(now: Timestamp, change: Option<Timestamp>) -> Timestamp {
     let regular = now.saturating_add(REGULAR);
-    let soonest = verdicts.chain(built.next).filter(|at| *at > now).min();
-    soonest.map_or(regular, |at| at.min(regular)).max(now.saturating_add(Duration::from_millis(10)))
+    change.map_or(regular, |at| at.min(regular)).max(now.saturating_add(Duration::from_millis(10)))
 }
