@@ -56,6 +56,8 @@ pub struct Turn {
     pub did: Did,
     /// When to look again at the latest.
     pub next: Timestamp,
+    /// When something changes by itself: before that, a look without news finds what this one found.
+    pub quiet_until: Option<Timestamp>,
 }
 
 /// What went wrong in a turn.
@@ -178,7 +180,7 @@ impl Planner {
                     };
                     self.parts.board.set(live);
                 }
-                Turn { did: Did::Waited(text), next }
+                Turn { did: Did::Waited(text), next, quiet_until: Some(next) }
             }
         }
     }
@@ -186,7 +188,7 @@ impl Planner {
     async fn look(&mut self, now: Timestamp) -> Result<Turn, TurnError> {
         let registry = Arc::clone(&self.parts.registry);
         let Some(mut gathered) = read::pools(&registry, self.cluster).await? else {
-            return Ok(Turn { did: Did::Gone, next: now });
+            return Ok(Turn { did: Did::Gone, next: now, quiet_until: None });
         };
         let cluster = gathered.cluster.clone();
         let port = self.parts.connections.port(&cluster);
@@ -202,7 +204,7 @@ impl Planner {
                 }
                 self.load = None;
                 self.publish(&cluster, now, next, true, Some(text.clone()), Vec::new());
-                return Ok(Turn { did: Did::Waited(text), next });
+                return Ok(Turn { did: Did::Waited(text), next, quiet_until: Some(next) });
             }
         };
         self.load = match &observed {
@@ -224,15 +226,19 @@ impl Planner {
             );
         }
         self.view = Some(Arc::new(View { snapshot: built.snapshot.clone(), plan: decided.plan.clone() }));
-        let next = next_look(now, &built, &decided);
+        let change = next_change(now, &built, &decided);
+        let regular = next_look(now, change);
         let (did, next) = match self.fence.clone() {
-            None => (Did::Looked, next),
-            Some(fence) => self.lead(&fence, &inputs, &built, &decided, port.as_ref(), &link, next).await?,
+            None => (Did::Looked, regular),
+            Some(fence) => self.lead(&fence, &inputs, &built, &decided, port.as_ref(), &link, regular).await?,
         };
+        let sooner = (next < regular).then_some(next);
+        let asked = (!self.findings.is_empty()).then(|| now.saturating_add(TRIGGER_INTERVAL));
+        let quiet_until = [change, sooner, asked].into_iter().flatten().min();
         self.nudges.clear();
         let connected = matches!(inputs.observed, Observed::View(_));
         self.publish(&cluster, now, next, connected, None, built.set_aside.clone());
-        Ok(Turn { did, next })
+        Ok(Turn { did, next, quiet_until })
     }
 
     /// Says on the cluster how the connection to it is, when that changed or was said a while ago.
@@ -522,10 +528,14 @@ impl Planner {
     }
 }
 
-/// The first moment at which something may be different: a delay that ends, a schedule, or the regular look.
-fn next_look(now: Timestamp, built: &Built, decided: &Decided) -> Timestamp {
+/// The first moment at which something may be different by itself: a delay that ends, a schedule.
+fn next_change(now: Timestamp, built: &Built, decided: &Decided) -> Option<Timestamp> {
     let verdicts = decided.down.verdicts.iter().filter_map(|verdict| verdict.next);
+    verdicts.chain(built.next).filter(|at| *at > now).min()
+}
+
+/// That moment, or the regular look.
+fn next_look(now: Timestamp, change: Option<Timestamp>) -> Timestamp {
     let regular = now.saturating_add(REGULAR);
-    let soonest = verdicts.chain(built.next).filter(|at| *at > now).min();
-    soonest.map_or(regular, |at| at.min(regular)).max(now.saturating_add(Duration::from_millis(10)))
+    change.map_or(regular, |at| at.min(regular)).max(now.saturating_add(Duration::from_millis(10)))
 }

@@ -5,21 +5,6 @@ use serde_json::{Value, json};
 
 use super::{Operation, schemas::words};
 
-macro_rules! operation {
-    ($method:literal $path:literal $id:literal $success:literal $body:expr => $answer:expr, $parameters:expr, $summary:literal) => {
-        Operation {
-            method: $method,
-            path: $path,
-            id: $id,
-            summary: $summary,
-            success: $success,
-            body: $body,
-            answer: $answer,
-            parameters: $parameters,
-        }
-    };
-}
-
 pub(super) const OPERATIONS: &[Operation] = &[
     operation!("get" "/api/v1/overview" "readOverview" 200 None => Some("Overview"), &["project"], "The whole at a glance, the worst first"),
     operation!("get" "/api/v1/pending" "listPending" 200 None => Some("PendingPods"), &["cluster_id", "project"], "Pods that wait, by why they wait, with what would help"),
