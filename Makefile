@@ -14,6 +14,9 @@ test: ## Run everything that must hold, with a summary at the end
 fuzz: ## Fuzz the readers and the planner, FUZZ_SECONDS (300) for each target; needs the nightly compiler
 	@scripts/fuzz.sh
 
+e2e: ## Every story on a real control plane, about 25 minutes (STORIES=name for some)
+	@scripts/e2e.sh
+
 check: ## The fast inner loop: format, lints, unit tests without other programs
 	@scripts/check.sh
 
@@ -30,4 +33,4 @@ clean: ## Remove what was built here (the cache of test peers stays)
 	cargo clean
 	rm -rf .data
 
-.PHONY: help run test fuzz check build fmt clean
+.PHONY: help run test fuzz e2e check build fmt clean

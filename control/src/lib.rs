@@ -9,6 +9,7 @@
 
 pub mod actuator;
 pub mod audit;
+pub mod connector;
 pub mod explain;
 pub mod freeze;
 pub mod hosts;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use muster_control::{
     audit::AuditLog,
+    connector::Connector,
     explain::Explain,
     inventory::{Inventory, Prober, Vault},
     registry::Registry,
@@ -25,6 +26,8 @@ pub struct App {
     pub registry: Arc<Registry>,
     pub inventory: Arc<Inventory>,
     pub vault: Arc<Vault>,
+    /// Opens connections to clusters.
+    pub connector: Arc<dyn Connector>,
     /// Asks BMCs what they are.
     pub prober: Arc<dyn Prober>,
     /// The planners' live state and the journal.

@@ -9,15 +9,15 @@ use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::{
     api::{
-        audit, boot, clusters, credentials, decisions, explain, export, freeze, host_actions, host_bulk,
-        hosts, inventory, named, operations, pools, probes, status,
+        audit, boot, clusters, connections, credentials, decisions, explain, export, freeze, host_actions,
+        host_bulk, hosts, inventory, named, operations, pools, probes, status,
     },
     app::App,
     frame, openapi,
 };
 
 /// Every path that is served, as metrics label them.
-pub const PATHS: [&str; 56] = [
+pub const PATHS: [&str; 57] = [
     "/health",
     "/livez",
     "/readyz",
@@ -30,6 +30,7 @@ pub const PATHS: [&str; 56] = [
     "/api/v1/clusters/{cluster_id}/status",
     "/api/v1/clusters/{cluster_id}/status/{controller_name}",
     "/api/v1/clusters/{cluster_id}/nodepools",
+    "/api/v1/clusters/{cluster_id}/connection",
     "/api/v1/nodepools",
     "/api/v1/nodepools/{id}",
     "/api/v1/nodepools/{id}/status",
@@ -155,6 +156,10 @@ pub fn router(app: &App) -> Router {
         .route(
             "/api/v1/clusters/{cluster_id}/nodepools",
             get(pools::list_of_cluster).post(pools::create_in_cluster),
+        )
+        .route(
+            "/api/v1/clusters/{cluster_id}/connection",
+            get(connections::read).put(connections::write).delete(connections::delete),
         )
         .route("/api/v1/nodepools", get(pools::list).post(pools::create))
         .route(

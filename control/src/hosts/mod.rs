@@ -37,7 +37,7 @@ mod store;
 mod turn;
 mod ways;
 
-pub use around::{Around, Home, Nothing};
+pub use around::{Around, Dress, Home, Nothing};
 pub use book::{Book, Record};
 pub use energy::add_energy;
 pub use facts::{Agents, Facts, NoAgents};

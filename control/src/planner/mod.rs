@@ -8,6 +8,7 @@
 
 mod board;
 mod decide;
+mod notes;
 mod run;
 mod tell;
 mod turn;

@@ -15,7 +15,7 @@ use super::{
     tell::{self, Before},
 };
 use crate::{
-    actuator::{self, ActError},
+    actuator::{self, ActError, Link},
     journal::{Decision, DecisionId, Draft, JournalError, Outcome, OutcomeState},
     registry::RegistryError,
     snapshot::{self, Built, Inputs, Memory, Observed, TriggerInput, memory, read},
@@ -29,6 +29,11 @@ const SOON: Duration = Duration::from_secs(1);
 const REPEAT: Duration = Duration::from_secs(10);
 /// Triggers are asked at most this often: as often as Prometheus usually scrapes.
 const TRIGGER_INTERVAL: Duration = Duration::from_secs(15);
+
+/// How often users are told again of a plan that did not change; Kubernetes keeps events for an hour.
+const REPEAT_NOTES: Duration = Duration::from_mins(5);
+/// How often the state of a connection is said again although it did not change: well within a report's lease.
+const REPEAT_LINK: Duration = Duration::from_mins(1);
 
 /// What a turn did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,6 +99,17 @@ pub struct Planner {
     turns: u64,
     last_error: Option<(Timestamp, String)>,
     view: Option<Arc<View>>,
+    told_link: Option<ToldLink>,
+    /// When the cluster's users were last told of the plan.
+    noted_at: Option<Timestamp>,
+}
+
+/// What was last said about the connection.
+#[derive(Debug)]
+struct ToldLink {
+    link: Link,
+    generation: u64,
+    at: Timestamp,
 }
 
 impl Planner {
@@ -110,6 +126,8 @@ impl Planner {
             turns: 0,
             last_error: None,
             view: None,
+            told_link: None,
+            noted_at: None,
         }
     }
 
@@ -126,7 +144,7 @@ impl Planner {
         Counters::add(&self.parts.board.counters.turns, 1);
         if self.fence.as_ref() != fence {
             self.fence = fence.cloned();
-            (self.remembered, self.last) = (None, None);
+            (self.remembered, self.last, self.told_link) = (None, None, None);
         }
         match self.look(now).await {
             Ok(turn) => {
@@ -165,10 +183,16 @@ impl Planner {
         };
         let cluster = gathered.cluster.clone();
         let port = self.parts.connections.port(&cluster);
-        let observed = match read::observe(port.as_ref()) {
+        let observed = read::observe(port.as_ref());
+        let link = Link::of(port.as_ref(), observed.as_ref(), now);
+        self.tell_link(&cluster, &link, now).await?;
+        let observed = match observed {
             Ok(observed) => observed,
             Err(waiting) => {
                 let (text, next) = (waiting.to_string(), now.saturating_add(SOON));
+                if let Some(fence) = &self.fence {
+                    actuator::report_waiting(&registry, fence, &gathered.pools, &link, now).await?;
+                }
                 self.publish(&cluster, now, next, true, Some(text.clone()), Vec::new());
                 return Ok(Turn { did: Did::Waited(text), next });
             }
@@ -192,7 +216,7 @@ impl Planner {
         let next = next_look(now, &built, &decided);
         let (did, next) = match self.fence.clone() {
             None => (Did::Looked, next),
-            Some(fence) => self.lead(&fence, &inputs, &built, &decided, port.as_ref(), next).await?,
+            Some(fence) => self.lead(&fence, &inputs, &built, &decided, port.as_ref(), &link, next).await?,
         };
         self.nudges.clear();
         let connected = matches!(inputs.observed, Observed::View(_));
@@ -200,7 +224,23 @@ impl Planner {
         Ok(Turn { did, next })
     }
 
+    /// Says on the cluster how the connection to it is, when that changed or was said a while ago.
+    async fn tell_link(&mut self, cluster: &Cluster, link: &Link, now: Timestamp) -> Result<(), TurnError> {
+        let Some(fence) = &self.fence else { return Ok(()) };
+        let deleting = cluster.deleted_at.is_some();
+        let told = self.told_link.as_ref().is_some_and(|told| {
+            told.link == *link && told.generation == cluster.generation && now.since(told.at) < REPEAT_LINK
+        });
+        if told && !deleting {
+            return Ok(());
+        }
+        actuator::report_link(&self.parts.registry, fence, cluster, link, now).await?;
+        self.told_link = Some(ToldLink { link: link.clone(), generation: cluster.generation, at: now });
+        Ok(())
+    }
+
     /// The part of a turn that writes.
+    #[allow(clippy::too_many_arguments, reason = "the parts of one turn, used once")]
     async fn lead(
         &mut self,
         fence: &Fence,
@@ -208,6 +248,7 @@ impl Planner {
         built: &Built,
         decided: &Decided,
         port: Option<&Arc<dyn ClusterPort>>,
+        link: &Link,
         next: Timestamp,
     ) -> Result<(Did, Timestamp), TurnError> {
         let now = inputs.now;
@@ -224,7 +265,14 @@ impl Planner {
             }
         };
         self.remember(fence, memory).await?;
-        actuator::report(&self.parts.registry, fence, inputs, built, &decided.plan).await?;
+        if let Some(port) = port
+            && (matches!(did, Did::Decided(_))
+                || self.noted_at.is_none_or(|at| now.since(at) >= REPEAT_NOTES))
+        {
+            self.noted_at = Some(now);
+            port.announce(super::notes::notes(&built.snapshot, decided));
+        }
+        actuator::report(&self.parts.registry, fence, inputs, built, &decided.plan, link).await?;
         Ok((did, next))
     }
 

@@ -3,6 +3,7 @@
 pub mod audit;
 pub mod boot;
 pub mod clusters;
+pub mod connections;
 pub mod credentials;
 pub mod decisions;
 pub mod explain;
@@ -18,6 +19,7 @@ mod objects;
 pub mod operations;
 pub mod pools;
 pub mod probes;
+mod refusals;
 mod reply;
 mod request;
 mod scope;
