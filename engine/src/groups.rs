@@ -148,6 +148,9 @@ mod tests {
         let all: Vec<Pod> = ["a", "b", "c"].iter().map(|at| one(at, ours.clone(), json!({}))).collect();
         check(all, &[("train/g", &["a", "b", "c"], 2)]);
         let unread = json!({"kueue.x-k8s.io/pod-group-total-count": "many"});
-        check(vec![one("a", unread.clone(), json!({})), one("b", unread, json!({}))], &[("train/g", &["a", "b"], 2)]);
+        check(
+            vec![one("a", unread.clone(), json!({})), one("b", unread, json!({}))],
+            &[("train/g", &["a", "b"], 2)],
+        );
     }
 }

@@ -137,19 +137,26 @@ fn left_without_and_with_one_more(drafts: &[Draft], hosts: u8, max: u32) -> (usi
 
 /// Whether a reason of the planner and a cause that is told to people mean the same.
 fn agree(noted: &Reason, matches: Match, told: Code) -> bool {
-    use Code::*;
+    use Code::{
+        Affinity, AntiAffinity, Competition, Contradiction, Cordoned, Feature, LabelDiffers, LabelMissing,
+        NoUsableHost, NodeNamed, PoolMax, PortTaken, ResourceShort, SoldOut, Spread, TaintNotTolerated,
+        TemplateUnknown, TooManyPods, TooSoon,
+    };
     match noted {
         Reason::NoTemplate => told == TemplateUnknown,
         Reason::Frozen => told == Code::Frozen,
         Reason::Held => told == Code::Held,
         Reason::Delay { .. } => told == TooSoon,
         Reason::Incompatible => {
-            let node = [LabelMissing, LabelDiffers, NodeNamed, TaintNotTolerated, Cordoned, Feature, Contradiction];
+            let node =
+                [LabelMissing, LabelDiffers, NodeNamed, TaintNotTolerated, Cordoned, Feature, Contradiction];
             matches == Match::NoMatch && node.contains(&told)
         }
         Reason::Room { .. } => matches == Match::NoMatch && [ResourceShort, TooManyPods].contains(&told),
         // One template of a pool may be sold out while another is stopped by a limit.
-        Reason::Limit { .. } => matches == Match::Unavailable && [PoolMax, SoldOut, NoUsableHost].contains(&told),
+        Reason::Limit { .. } => {
+            matches == Match::Unavailable && [PoolMax, SoldOut, NoUsableHost].contains(&told)
+        }
         // Of machines that do not exist the planner does not ask whether they would do.
         Reason::NoSupply => matches != Match::Available,
         Reason::Skew | Reason::Forbidden | Reason::Lonely | Reason::Crowded => {

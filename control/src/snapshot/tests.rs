@@ -429,7 +429,8 @@ fn headroom_is_nodes_or_pods_to_spare() {
 fn pods_that_run_all_or_none_are_a_group() {
     let pod = |name: &str| -> muster_model::k8s::Pod {
         let labels = json!({"scheduling.x-k8s.io/pod-group": "train"});
-        serde_json::from_value(json!({"metadata": {"name": name, "namespace": "ml", "labels": labels}})).unwrap()
+        serde_json::from_value(json!({"metadata": {"name": name, "namespace": "ml", "labels": labels}}))
+            .unwrap()
     };
     let objects = Objects { pods: vec![pod("b"), pod("a")], ..Objects::default() };
     let view = ClusterView { fresh_at: now(), objects: Arc::new(objects), ..ClusterView::default() };

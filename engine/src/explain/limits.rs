@@ -10,7 +10,9 @@ use super::{
 };
 use crate::{
     plan::Source,
-    snapshot::{Host, HostState, MemberState, Mode, Pool, PowerLimits, Scope, Snapshot, Stops, sum_of_prices},
+    snapshot::{
+        Host, HostState, MemberState, Mode, Pool, PowerLimits, Scope, Snapshot, Stops, sum_of_prices,
+    },
 };
 
 /// A limit that is reached, and the patch that would raise it for `more` machines.
@@ -395,7 +397,8 @@ fn power_of(
             amount::watts(host.max_milliwatts)
         ))));
     }
-    let surge: i64 = present().filter(waking).map(|other| other.inrush_milliwatts).fold(0, i64::saturating_add);
+    let surge: i64 =
+        present().filter(waking).map(|other| other.inrush_milliwatts).fold(0, i64::saturating_add);
     let starting = present().filter(waking).count();
     let many = limits
         .waking

@@ -140,7 +140,8 @@ pub(crate) fn report(
         Vec::new()
     } else {
         let end = judge_end(problem, solution);
-        let names = Names { translated, lanes: translated.lanes.iter().map(|lane| (**lane).into()).collect() };
+        let names =
+            Names { translated, lanes: translated.lanes.iter().map(|lane| (**lane).into()).collect() };
         solution
             .unplaced
             .iter()

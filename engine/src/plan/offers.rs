@@ -10,7 +10,8 @@ use muster_model::{
 use super::types::{NewNode, Source};
 use crate::{
     snapshot::{
-        Health, Host, HostState, MemberState, Mode, Pool, PowerLimits, Preference, Scope, Snapshot, Stops, sum_of_prices,
+        Health, Host, HostState, MemberState, Mode, Pool, PowerLimits, Preference, Scope, Snapshot, Stops,
+        sum_of_prices,
     },
     solve::UNLIMITED,
     template,

@@ -97,8 +97,7 @@ pub fn translate<'a>(input: &Input<'a>, keys: &'a mut Vec<Box<str>>) -> Translat
     let read_by = || specs.distinct.iter().copied().chain(guards.iter().map(|guard| guard.pod));
     let mut read: BTreeSet<&str> = BTreeSet::new();
     classes::keys_read(read_by(), &mut read);
-    let (classes, mut requests) =
-        sorted(input, classes::group(&input.pending, &specs, &read, &input.levels));
+    let (classes, mut requests) = sorted(input, classes::group(&input.pending, &specs, &read, &input.levels));
     let disks = Disks::new(input, &classes);
     *keys = topology_keys(read_by(), input.wishes == Wishes::Kept);
     if disks.shares_exclusive_claims() {

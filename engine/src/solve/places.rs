@@ -172,8 +172,11 @@ impl Placer<'_, '_> {
                 let liking = wanted.prefers.iter().find(|(at, _)| *at == location).map_or(0, |&(_, w)| w);
                 // Least of what the pod wants, so that lanes stay in balance everywhere.
                 let load = &self.load[location as usize];
-                let crowd: i128 =
-                    load.iter().zip(&value).map(|(&l, &v)| i128::from(l) * i128::from(v.clamp(1, i64::MAX >> 8))).sum();
+                let crowd: i128 = load
+                    .iter()
+                    .zip(&value)
+                    .map(|(&l, &v)| i128::from(l) * i128::from(v.clamp(1, i64::MAX >> 8)))
+                    .sum();
                 let key = (level, -liking, crowd);
                 if best.is_none_or(|(top, _)| key < top) && self.accepts(class, location) {
                     best = Some((key, location));

@@ -110,7 +110,8 @@ fn absurd_prices_and_amounts_end_in_a_plan() {
         assert_eq!(placed + unplaced(&decision).len(), replicas);
         assert_eq!(placed > 0, pods_each == "2", "{prices:?}");
     }
-    for prices in [[i64::MAX, i64::MAX], [i64::MAX, 1], [0, i64::MAX / 2], [i64::MIN, -1], [1 << 41, 1 << 50]] {
+    for prices in [[i64::MAX, i64::MAX], [i64::MAX, 1], [0, i64::MAX / 2], [i64::MIN, -1], [1 << 41, 1 << 50]]
+    {
         check(prices, "2", 200);
         check(prices, "9000000T", 3_000);
     }
