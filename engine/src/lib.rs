@@ -7,6 +7,7 @@ pub mod audit;
 pub mod down;
 pub mod explain;
 pub mod fit;
+pub mod groups;
 pub mod lifecycle;
 pub mod plan;
 pub mod snapshot;

@@ -138,6 +138,11 @@ pub struct Template {
     pub offerings: Vec<Offering>,
 }
 
+/// The sum of prices. One that no sum can hold is the largest there is: nobody pays so much.
+pub fn sum_of_prices(prices: impl IntoIterator<Item = i64>) -> i64 {
+    prices.into_iter().fold(0, i64::saturating_add)
+}
+
 /// One place and way to buy a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

@@ -20,6 +20,7 @@ mod tests;
 use muster_engine::{
     Snapshot,
     down::above_mark,
+    groups::groups,
     snapshot::{DrainPolicy, Gap, Hold, Limits, PowerLimits, Scope, Stops},
 };
 use muster_model::{Duration, Timestamp, host::FreezeMode};
@@ -103,6 +104,7 @@ fn observed(inputs: &Inputs, draft: &mut Draft) {
         }
         Observed::View(view) => {
             draft.snapshot.cluster = (*view.objects).clone();
+            draft.snapshot.groups = groups(&draft.snapshot.cluster);
             let age = inputs.now.since(view.fresh_at);
             if age > STALE_AFTER {
                 draft.gap(

@@ -1,6 +1,6 @@
 //! Pools as the engine sees them: bounds at this moment, marks, delays, triggers, mode.
 
-use muster_engine::snapshot::{Demand, Mode, Pool, Scope, Stops, Trigger};
+use muster_engine::snapshot::{Demand, Mode, Pool, Scope, Spare, Stops, Trigger};
 use muster_model::{
     Known, Quantity,
     cluster::Cluster,
@@ -33,7 +33,7 @@ pub(super) fn add(inputs: &Inputs, draft: &mut Draft) {
             Err(why) => draft.incomplete.push((input.name().to_owned(), why)),
         }
         pool.demand = demand(input, draft);
-        pool.headroom = headroom(input, &pool);
+        pool.spare = spare(input);
         cooldown(inputs, input, draft);
         draft.snapshot.pools.push(pool);
     }
@@ -117,29 +117,21 @@ fn trigger(input: &PoolInput, draft: &mut Draft) -> Option<Trigger> {
     }
 }
 
-/// Room to keep free: whole nodes of the pool's first template, or pods of a shape.
-fn headroom(input: &PoolInput, pool: &Pool) -> ResourceList {
-    let mut room = ResourceList::default();
+/// Room to keep free: whole nodes, or pods of a shape.
+fn spare(input: &PoolInput) -> Spare {
     let auto = input.object.spec.autoscaling.as_ref().filter(|_| input.object.spec.is_autoscaled());
     match auto.and_then(|auto| auto.headroom.as_ref()) {
-        None => {}
-        Some(Headroom::Nodes { nodes }) => {
-            if let Some(template) = pool.templates.first() {
-                for name in ["cpu", "memory"] {
-                    if let Some(amount) = template.node.status.allocatable.get(name) {
-                        room.insert(name, amount.saturating_mul(i64::from(*nodes)));
-                    }
-                }
-            }
-        }
+        None => Spare::default(),
+        Some(Headroom::Nodes { nodes }) => Spare { nodes: *nodes, ..Spare::default() },
         Some(Headroom::Pods { pods, resources }) => {
+            let mut shape = ResourceList::default();
             for (name, amount) in resources {
                 let amount: Quantity = amount.text().parse().unwrap_or_default();
-                room.insert(name, amount.saturating_mul(i64::from(*pods)));
+                shape.insert(name, amount);
             }
+            Spare { pods: *pods, shape, ..Spare::default() }
         }
     }
-    room
 }
 
 /// A pool that has just grown rests before it shrinks. The time is remembered, so that it survives a restart.

@@ -408,3 +408,34 @@ fn equal_inputs_give_equal_snapshots_whatever_the_order_of_hosts() {
     let text = serde_json::to_vec(&one.snapshot).unwrap();
     assert_eq!(serde_json::from_slice::<muster_engine::Snapshot>(&text).unwrap(), one.snapshot);
 }
+
+#[test]
+fn headroom_is_nodes_or_pods_to_spare() {
+    #[track_caller]
+    fn check(headroom: &Value, nodes: u32, pods: u32, cpu: Option<&str>) {
+        let auto = json!({"enabled": true, "minNodes": 1, "maxNodes": 4, "headroom": headroom});
+        let pool = pool("web", json!({"platform": {"type": "baremetal"}, "autoscaling": auto}));
+        let built = build(&Inputs { pools: vec![pool], ..inputs() });
+        let spare = &built.snapshot.pools[0].spare;
+        assert_eq!((spare.nodes, spare.pods), (nodes, pods));
+        assert_eq!(spare.shape.get("cpu").map(ToString::to_string).as_deref(), cpu);
+        assert!(built.snapshot.pools[0].headroom.is_empty());
+    }
+    check(&json!({"nodes": 2}), 2, 0, None);
+    check(&json!({"pods": 3, "resources": {"cpu": "500m", "memory": "1Gi"}}), 0, 3, Some("500m"));
+}
+
+#[test]
+fn pods_that_run_all_or_none_are_a_group() {
+    let pod = |name: &str| -> muster_model::k8s::Pod {
+        let labels = json!({"scheduling.x-k8s.io/pod-group": "train"});
+        serde_json::from_value(json!({"metadata": {"name": name, "namespace": "ml", "labels": labels}}))
+            .unwrap()
+    };
+    let objects = Objects { pods: vec![pod("b"), pod("a")], ..Objects::default() };
+    let view = ClusterView { fresh_at: now(), objects: Arc::new(objects), ..ClusterView::default() };
+    let built = build(&Inputs { observed: Observed::View(view), ..inputs() });
+    let groups: Vec<(&str, usize, u32)> =
+        built.snapshot.groups.iter().map(|group| (&*group.name, group.pods.len(), group.min)).collect();
+    assert_eq!(groups, [("ml/train", 2, 2)]);
+}

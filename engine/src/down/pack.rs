@@ -198,7 +198,7 @@ impl<'a> Run<'_, 'a> {
         let score = &mut self.packed.score;
         score.critical += u32::from(candidate.critical);
         score.surplus += u32::from(surplus);
-        score.price += candidate.price;
+        score.price = score.price.saturating_add(candidate.price);
         score.capacity += seat.capacity.first().copied().unwrap_or(0);
         score.nodes += 1;
         score.moves.0 += trial.moves.len() as u32;

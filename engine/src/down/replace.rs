@@ -15,7 +15,7 @@ use super::{
 use crate::{
     audit::audit,
     plan::{Explain, Placement, Plan, Removal, scale_up_with},
-    snapshot::{MemberState, Snapshot},
+    snapshot::{MemberState, Snapshot, sum_of_prices},
 };
 
 /// Larger clusters are not tried: every trial plans the whole cluster.
@@ -82,8 +82,8 @@ fn trial(snapshot: &Snapshot, set: &[&Arc<str>]) -> Option<(i64, Plan)> {
         without.members.get_mut(*name)?.state = MemberState::Leaving;
     }
     let found = scale_up_with(&without, Explain::No).plan;
-    let old: i64 = set.iter().map(|name| snapshot.members[*name].price).sum();
-    let new: i64 = found.new_nodes.iter().map(|node| node.price).sum();
+    let old = sum_of_prices(set.iter().map(|name| snapshot.members[*name].price));
+    let new = sum_of_prices(found.new_nodes.iter().map(|node| node.price));
     let saving = old - new;
     if !found.unplaced.is_empty() || found.new_nodes.is_empty() || saving * 100 < old * MIN_SAVING_PERCENT {
         return None;

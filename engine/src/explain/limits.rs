@@ -10,7 +10,9 @@ use super::{
 };
 use crate::{
     plan::Source,
-    snapshot::{Host, HostState, MemberState, Mode, Pool, PowerLimits, Scope, Snapshot, Stops},
+    snapshot::{
+        Host, HostState, MemberState, Mode, Pool, PowerLimits, Scope, Snapshot, Stops, sum_of_prices,
+    },
 };
 
 /// A limit that is reached, and the patch that would raise it for `more` machines.
@@ -311,9 +313,9 @@ fn cluster(scene: &Scene<'_>, node: &Node, price: i64, more: u32) -> Vec<Limit> 
     let whose = Whose { name: "the cluster".to_owned(), object: object.to_owned(), path: "limits.resources" };
     found.extend(resource_limits(&whose, Code::ClusterResourceLimit, &limits.resources, &nodes, node, more));
     if let Some(most) = limits.price {
-        let spent: i64 = snapshot.members.values().map(|member| member.price).sum();
-        let spent = spent + scene.plan.new_nodes.iter().map(|new| new.price).sum::<i64>();
-        if spent + price > most {
+        let members = snapshot.members.values().map(|member| member.price);
+        let spent = sum_of_prices(members.chain(scene.plan.new_nodes.iter().map(|new| new.price)));
+        if spent.saturating_add(price) > most {
             let cause = Cause::new(Code::ClusterPriceLimit, object, "limits.price")
                 .found(
                     format!("{} of {} per hour", amount::price(spent), amount::price(most)),
@@ -379,7 +381,7 @@ fn power_of(
     };
     let on = |other: &&Host| other.state != HostState::Off || starts(scene, other);
     let waking = |other: &&Host| other.state == HostState::Waking || starts(scene, other);
-    let drawn: i64 = present().filter(on).map(|other| other.max_milliwatts).sum();
+    let drawn: i64 = present().filter(on).map(|other| other.max_milliwatts).fold(0, i64::saturating_add);
     if let Some(limit) = limits.milliwatts.filter(|limit| drawn + host.max_milliwatts > *limit) {
         let cause = Cause::new(Code::PowerLimit, object, "wattCap")
             .found(
@@ -395,7 +397,8 @@ fn power_of(
             amount::watts(host.max_milliwatts)
         ))));
     }
-    let surge: i64 = present().filter(waking).map(|other| other.inrush_milliwatts).sum();
+    let surge: i64 =
+        present().filter(waking).map(|other| other.inrush_milliwatts).fold(0, i64::saturating_add);
     let starting = present().filter(waking).count();
     let many = limits
         .waking

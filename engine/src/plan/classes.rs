@@ -2,11 +2,19 @@
 //!
 //! Labels that no selector in the snapshot reads do not tell pods apart.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    cmp::Ordering,
+    collections::BTreeSet,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
 
 use muster_model::k8s::{Labels, Pod, WhenUnsatisfiable};
 
-use super::{hash::FixedMap, look::Look};
+use super::{
+    hash::{FixedHasher, FixedMap},
+    look::Look,
+};
 use crate::fit::{Amounts, pod_affinity, requests};
 
 /// Pods of equal content.
@@ -27,7 +35,7 @@ pub struct PodClass<'a> {
 #[derive(Debug, Default)]
 struct Interner<'a> {
     by_pointer: FixedMap<usize, u32>,
-    by_content: FixedMap<Look<'a>, u32>,
+    by_content: FixedMap<Hashed<'a>, u32>,
     specs: Vec<&'a Pod>,
     namespaces: FixedMap<&'a str, u32>,
     labels: FixedMap<Vec<Option<&'a str>>, u32>,
@@ -43,7 +51,7 @@ impl<'a> Interner<'a> {
         }
         let look = Look::of(pod);
         let next = self.specs.len() as u32;
-        let id = *self.by_content.entry(look).or_insert(next);
+        let id = *self.by_content.entry(Hashed::new(look)).or_insert(next);
         if id == next {
             self.specs.push(pod);
         }
@@ -51,6 +59,27 @@ impl<'a> Interner<'a> {
             self.by_pointer.insert(pointer, id);
         }
         id
+    }
+}
+
+/// A look with its hash, which a growing map would otherwise work out again and again.
+#[derive(Debug, PartialEq, Eq)]
+struct Hashed<'a> {
+    hash: u64,
+    look: Look<'a>,
+}
+
+impl<'a> Hashed<'a> {
+    fn new(look: Look<'a>) -> Self {
+        let mut hasher = FixedHasher::default();
+        look.hash(&mut hasher);
+        Self { hash: hasher.finish(), look }
+    }
+}
+
+impl Hash for Hashed<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
     }
 }
 
@@ -114,6 +143,8 @@ pub(crate) fn group<'a>(
 ) -> Vec<PodClass<'a>> {
     let mut interner = Interner::default();
     let mut classes: Vec<PodClass<'a>> = Vec::new();
+    // Classes whose pods do not come by name. Looked at pod by pod, while names are still at hand.
+    let mut mixed: Vec<bool> = Vec::new();
     let mut known: FixedMap<Key, u32> = FixedMap::default();
     let mut last: Option<(Key, u32)> = None;
     let mut space: Option<(&'a Arc<str>, u32)> = None;
@@ -139,15 +170,20 @@ pub(crate) fn group<'a>(
                     let next_face = interner.faces.len() as u32;
                     let face = *interner.faces.entry((namespace, labels)).or_insert(next_face);
                     classes.push(PodClass { pod, request: request(pod), members: Vec::new(), face, level });
+                    mixed.push(false);
                 }
                 last = Some((key, class));
                 class
             }
         };
-        classes[class as usize].members.push(index as u32);
+        let members = &mut classes[class as usize].members;
+        if let Some(&last) = members.last() {
+            mixed[class as usize] |= by_name(pods[last as usize], pod).is_gt();
+        }
+        members.push(index as u32);
     }
-    for class in &mut classes {
-        sort_members(pods, &mut class.members);
+    for (class, _) in classes.iter_mut().zip(mixed).filter(|(_, mixed)| *mixed) {
+        class.members.sort_unstable_by(|&a, &b| by_name(pods[a as usize], pods[b as usize]));
     }
     classes
 }
@@ -192,11 +228,12 @@ pub(crate) fn order(pods: &[&Pod], classes: &[PodClass<'_>], requests: &[Vec<i64
     order
 }
 
-fn sort_members(pods: &[&Pod], members: &mut [u32]) {
-    let key = |index: u32| name_key(pods[index as usize]);
-    if members.windows(2).any(|pair| key(pair[0]) > key(pair[1])) {
-        members.sort_unstable_by(|&a, &b| key(a).cmp(&key(b)));
+fn by_name(one: &Pod, other: &Pod) -> Ordering {
+    if Arc::ptr_eq(&one.metadata.namespace, &other.metadata.namespace) {
+        let (one, other) = (&one.metadata.name, &other.metadata.name);
+        return one.len().cmp(&other.len()).then_with(|| one.cmp(other));
     }
+    name_key(one).cmp(&name_key(other))
 }
 
 /// The request of a pending pod; the common pod with one container without detours.

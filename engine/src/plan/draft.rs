@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use muster_model::k8s::Pod;
+use muster_model::k8s::{Pod, PodKey};
 
 use super::{
     hash::FixedSet,
@@ -33,6 +33,9 @@ impl Draft<'_> {
         let ways = ways.chain(solution.machines.iter().map(|&shape| shape as usize));
         let new_nodes = ways.map(|at| names.node(&self.ways.list[at], at)).collect();
         let mut next = vec![0_usize; self.translated.classes.len()];
+        // In the order in which they lie in memory; steps then come class by class.
+        let mut keys: Vec<Option<PodKey>> = self.pending.iter().map(|pod| Some(pod.key())).collect();
+        let mut take = |member: u32| keys[member as usize].take().expect("a pod is in one class, once");
         let mut placements = Vec::with_capacity(self.pending.len());
         for step in &solution.steps {
             let on = match step.target {
@@ -45,7 +48,7 @@ impl Draft<'_> {
             let members = &self.translated.classes[step.class as usize].members;
             let from = &mut next[step.class as usize];
             for &member in &members[*from..*from + step.count as usize] {
-                placements.push(Placement { pod: self.pending[member as usize].key(), on: on.clone() });
+                placements.push(Placement { pod: take(member), on: on.clone() });
             }
             *from += step.count as usize;
         }
@@ -55,7 +58,7 @@ impl Draft<'_> {
             .iter()
             .zip(&next)
             .flat_map(|(class, &from)| &class.members[from..])
-            .map(|&member| self.pending[member as usize].key())
+            .map(|&member| take(member))
             .collect();
         let groups = left_out.iter().flat_map(|&group| &self.snapshot.groups[group].pods);
         let pending: BTreeSet<_> = if left_out.is_empty() {

@@ -1,6 +1,6 @@
 //! Why pods found no place: per class and pool, never per pod.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use muster_model::{
     Timestamp,
@@ -16,7 +16,7 @@ use super::{
 use crate::{
     down::Step,
     snapshot::{Mode, Scope, Snapshot, Stops},
-    solve::{Problem, Refusal, Solution, Wishes, judge_end, wishes},
+    solve::{End, Problem, Refusal, Solution, Wishes, judge_end, wishes},
 };
 
 /// What the planner has to say beside the plan.
@@ -79,7 +79,7 @@ pub struct Preferences {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClassReport {
-    /// One of them.
+    /// The first of them.
     pub example: PodKey,
     pub pods: u32,
     /// How many nodes refuse the class for which reason, after the plan was carried out.
@@ -115,7 +115,7 @@ pub enum Reason {
     Incompatible,
     /// The best machine lacks this much.
     Room {
-        lane: String,
+        lane: Arc<str>,
         wanted: i64,
         most: i64,
     },
@@ -140,20 +140,20 @@ pub(crate) fn report(
         Vec::new()
     } else {
         let end = judge_end(problem, solution);
+        let names =
+            Names { translated, lanes: translated.lanes.iter().map(|lane| (**lane).into()).collect() };
         solution
             .unplaced
             .iter()
             .map(|&(class, pods)| {
-                let member = translated.classes[class as usize].members[0];
-                let mut nodes: BTreeMap<Reason, u32> = BTreeMap::new();
-                end.tally(class, |refusal, count| {
-                    *nodes.entry(name(translated, class, refusal)).or_default() += count;
-                });
+                // The first members of a class are placed, the last ones are left over.
+                let members = &translated.classes[class as usize].members;
+                let member = members[members.len() - pods as usize];
                 ClassReport {
                     example: pending[member as usize].key(),
                     pods,
-                    nodes: nodes.into_iter().collect(),
-                    pools: pool_reasons(snapshot, ways, scene, translated, class, &stock, pending),
+                    nodes: names.tally(&end, class),
+                    pools: pool_reasons(snapshot, ways, scene, &names, class, &stock, pending),
                 }
             })
             .collect()
@@ -177,17 +177,39 @@ pub(crate) fn report(
     }
 }
 
-fn name(translated: &Translated<'_>, class: u32, refusal: Refusal) -> Reason {
-    match refusal {
-        Refusal::Incompatible => Reason::Incompatible,
-        Refusal::Forbidden { .. } => Reason::Forbidden,
-        Refusal::Room { lane } => Reason::Room {
-            lane: translated.lanes[lane as usize].to_string(),
-            wanted: translated.problem.classes[class as usize].request[lane as usize],
-            most: 0,
-        },
-        Refusal::Skew { .. } => Reason::Skew,
-        Refusal::Lonely => Reason::Lonely,
+/// Reasons by name. The names of lanes are shared by all of them.
+struct Names<'t, 'a> {
+    translated: &'t Translated<'a>,
+    lanes: Vec<Arc<str>>,
+}
+
+impl Names<'_, '_> {
+    /// How many nodes refuse the class for which reason.
+    fn tally(&self, end: &End<'_>, class: u32) -> Vec<(Reason, u32)> {
+        let mut nodes: Vec<(Reason, u32)> = Vec::new();
+        end.tally(class, |refusal, count| {
+            let reason = self.name(class, refusal);
+            match nodes.iter_mut().find(|(known, _)| *known == reason) {
+                Some((_, nodes)) => *nodes += count,
+                None => nodes.push((reason, count)),
+            }
+        });
+        nodes.sort_unstable();
+        nodes
+    }
+
+    fn name(&self, class: u32, refusal: Refusal) -> Reason {
+        match refusal {
+            Refusal::Incompatible => Reason::Incompatible,
+            Refusal::Forbidden { .. } => Reason::Forbidden,
+            Refusal::Room { lane } => Reason::Room {
+                lane: self.lanes[lane as usize].clone(),
+                wanted: self.translated.problem.classes[class as usize].request[lane as usize],
+                most: 0,
+            },
+            Refusal::Skew { .. } => Reason::Skew,
+            Refusal::Lonely => Reason::Lonely,
+        }
     }
 }
 
@@ -218,12 +240,12 @@ fn pool_reasons(
     snapshot: &Snapshot,
     ways: &Ways,
     scene: &Scene<'_>,
-    translated: &Translated<'_>,
+    names: &Names<'_, '_>,
     class: u32,
     left: &LeftOver,
     pending: &[&Pod],
 ) -> Vec<PoolReason> {
-    let waiting = &translated.classes[class as usize];
+    let waiting = &names.translated.classes[class as usize];
     let oldest = || {
         let created = |&member: &u32| pending[member as usize].metadata.creation_timestamp;
         waiting.members.iter().filter_map(created).min().unwrap_or(snapshot.now)
@@ -241,7 +263,7 @@ fn pool_reasons(
                 () if waiting.level < scene.pool_level(pool) => {
                     Reason::Delay { until: oldest().saturating_add(pool.demand.scale_up_delay) }
                 }
-                () => pool_reason(index, ways, translated, class, left),
+                () => pool_reason(index, ways, names, class, left),
             };
             PoolReason { pool: pool.name.to_string(), reason }
         })
@@ -249,8 +271,8 @@ fn pool_reasons(
 }
 
 /// Of all ways of the pool, the reason of the one that comes closest.
-fn pool_reason(pool: usize, ways: &Ways, translated: &Translated<'_>, class: u32, left: &LeftOver) -> Reason {
-    let problem = &translated.problem;
+fn pool_reason(pool: usize, ways: &Ways, names: &Names<'_, '_>, class: u32, left: &LeftOver) -> Reason {
+    let problem = &names.translated.problem;
     let wanted = &problem.classes[class as usize];
     let shapes =
         || problem.shapes.iter().zip(&ways.list).enumerate().filter(|(_, (_, way))| way.pool == pool);
@@ -269,7 +291,7 @@ fn pool_reason(pool: usize, ways: &Ways, translated: &Translated<'_>, class: u32
         admitted().filter(|(_, shape)| wanted.request.iter().zip(&shape.room).all(|(w, h)| *w <= 0 || w <= h))
     };
     if roomy().next().is_none() {
-        return short_of(translated, wanted, admitted().map(|(_, shape)| &shape.room[..]));
+        return short_of(names, wanted, admitted().map(|(_, shape)| &shape.room[..]));
     }
     let mut limited: Option<&LimitName> = None;
     let mut any = false;
@@ -303,7 +325,7 @@ fn counters_reason(wanted: &crate::solve::Class) -> Reason {
 
 /// The lane that is short by the smallest share on the best machine.
 fn short_of<'a>(
-    translated: &Translated<'_>,
+    names: &Names<'_, '_>,
     wanted: &crate::solve::Class,
     rooms: impl Iterator<Item = &'a [i64]>,
 ) -> Reason {
@@ -321,5 +343,5 @@ fn short_of<'a>(
         }
     }
     let (_, lane, most) = best.unwrap_or((0, 0, 0));
-    Reason::Room { lane: translated.lanes[lane].to_string(), wanted: wanted.request[lane], most }
+    Reason::Room { lane: names.lanes[lane].clone(), wanted: wanted.request[lane], most }
 }

@@ -11,6 +11,7 @@ use super::types::{NewNode, Source};
 use crate::{
     snapshot::{
         Health, Host, HostState, MemberState, Mode, Pool, PowerLimits, Preference, Scope, Snapshot, Stops,
+        sum_of_prices,
     },
     solve::UNLIMITED,
     template,
@@ -255,7 +256,7 @@ impl Ways {
             shared.push(Budget { id: self.budget(left, name), of: Of::Resource(resource.into()) });
         }
         if let Some(most) = limits.price {
-            let spent: i64 = snapshot.members.values().map(|member| member.price).sum();
+            let spent = sum_of_prices(snapshot.members.values().map(|member| member.price));
             shared.push(Budget { id: self.budget(most - spent, LimitName::ClusterPrice), of: Of::Price });
         }
         shared

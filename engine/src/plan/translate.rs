@@ -97,7 +97,7 @@ pub fn translate<'a>(input: &Input<'a>, keys: &'a mut Vec<Box<str>>) -> Translat
     let read_by = || specs.distinct.iter().copied().chain(guards.iter().map(|guard| guard.pod));
     let mut read: BTreeSet<&str> = BTreeSet::new();
     classes::keys_read(read_by(), &mut read);
-    let classes = sorted(input, classes::group(&input.pending, &specs, &read, &input.levels));
+    let (classes, mut requests) = sorted(input, classes::group(&input.pending, &specs, &read, &input.levels));
     let disks = Disks::new(input, &classes);
     *keys = topology_keys(read_by(), input.wishes == Wishes::Kept);
     if disks.shares_exclusive_claims() {
@@ -122,7 +122,7 @@ pub fn translate<'a>(input: &Input<'a>, keys: &'a mut Vec<Box<str>>) -> Translat
         .map(|(at, (class, &signature))| {
             let mut rules = solve::Class {
                 count: class.members.len() as u32,
-                request: disks.request(at, amounts(&lanes, &class.request, 1)),
+                request: disks.request(at, with_disks(&mut requests[at], lanes.len())),
                 priority: class.pod.spec.priority.unwrap_or(0),
                 signature,
                 prefers: prefers(class.pod, &targets, &locations),
@@ -188,26 +188,39 @@ pub fn translate<'a>(input: &Input<'a>, keys: &'a mut Vec<Box<str>>) -> Translat
     Translated { problem, classes, lanes }
 }
 
-/// Classes in the order of the problem.
-fn sorted<'a>(input: &Input<'a>, classes: Vec<PodClass<'a>>) -> Vec<PodClass<'a>> {
+/// Classes in the order of the problem, and what each asks for by lane, those of volumes not among them.
+fn sorted<'a>(input: &Input<'a>, classes: Vec<PodClass<'a>>) -> (Vec<PodClass<'a>>, Vec<Vec<i64>>) {
     let lanes = lanes(&classes, &Disks::default());
-    let requests: Vec<Vec<i64>> = classes.iter().map(|class| amounts(&lanes, &class.request, 1)).collect();
+    let mut requests: Vec<Vec<i64>> =
+        classes.iter().map(|class| amounts(&lanes, &class.request, 1)).collect();
     let order = classes::order(&input.pending, &classes, &requests);
     let mut taken: Vec<Option<PodClass<'a>>> = classes.into_iter().map(Some).collect();
-    let take = |&at: &u32| taken[at as usize].take();
-    order.iter().filter_map(take).collect()
+    let take = |&at: &u32| Some((taken[at as usize].take()?, std::mem::take(&mut requests[at as usize])));
+    order.iter().filter_map(take).unzip()
+}
+
+/// A request with room for the lanes of volumes, which are the last.
+fn with_disks(request: &mut Vec<i64>, lanes: usize) -> Vec<i64> {
+    let mut request = std::mem::take(request);
+    request.resize(lanes, 0);
+    request
 }
 
 /// The resources that pending pods ask for, and the number of pods.
 fn lanes(classes: &[PodClass<'_>], disks: &Disks<'_>) -> Vec<Box<str>> {
     let mut names: BTreeSet<&str> = BTreeSet::new();
     let (mut cpu, mut memory, mut disk) = (false, false, false);
+    let mut last: Option<&str> = None;
     for class in classes {
         cpu |= class.request.milli_cpu > 0;
         memory |= class.request.memory > 0;
         disk |= class.request.ephemeral_storage > 0;
-        if !class.request.scalars.is_empty() {
-            names.extend(class.request.scalars.keys().map(|name| &**name));
+        for name in class.request.scalars.keys() {
+            // Most classes ask for what the one before asked for.
+            if last != Some(&**name) {
+                names.insert(name);
+                last = Some(name);
+            }
         }
     }
     let mut lanes: Vec<Box<str>> = Vec::new();
@@ -225,6 +238,10 @@ fn lanes(classes: &[PodClass<'_>], disks: &Disks<'_>) -> Vec<Box<str>> {
 /// Four pebibytes, or so many of anything else: sums of amounts within it do not overflow. Larger ones are
 /// written by mistake, and count as so much.
 const MOST: i64 = 1 << 52;
+
+/// A million of the currency per hour: sums over millions of machines do not overflow. What is dearer is
+/// written by mistake, and is as dear as this.
+const DEAREST: i64 = 1 << 40;
 
 pub(crate) fn in_bounds(amount: i64) -> i64 {
     amount.clamp(-MOST, MOST)
@@ -341,7 +358,7 @@ fn shapes(
                 room: disks.left_on_offer(at, room),
                 signature: signatures.of_target[first + at],
                 location: locations.of_target[first + at],
-                cost: offer.cost,
+                cost: offer.cost.clamp(1, DEAREST),
                 supply: offer.supply,
                 takes: offer.takes.clone(),
                 rank: offer.rank,

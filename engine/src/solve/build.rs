@@ -140,8 +140,8 @@ impl<'a> Builder<'a> {
     fn machines_needed(&self) -> u64 {
         let mut total = self.filler.demand(None).to_vec();
         for location in 0..self.problem.locations.len() as u32 {
-            for (sum, amount) in total.iter_mut().zip(self.filler.demand(Some(location))) {
-                *sum += amount;
+            for (sum, &amount) in total.iter_mut().zip(self.filler.demand(Some(location))) {
+                *sum = sum.saturating_add(amount);
             }
         }
         let value = worth(self.prices, &total);
@@ -189,7 +189,7 @@ impl<'a> Builder<'a> {
                 self.try_shape(shape, location, signature, Some(seed), &mut fill);
                 let value = worth(self.prices, &fill.load);
                 let cost = self.problem.shapes[shape as usize].cost;
-                let waste = (cost - value, cost);
+                let waste = (cost.saturating_sub(value), cost);
                 if least.is_none_or(|top| waste < top) {
                     least = Some(waste);
                     best = Choice { fill, shape, family, value };
@@ -280,8 +280,8 @@ impl<'a> Builder<'a> {
             return shapes.iter().copied().filter(stocked).collect();
         }
         let mut total = self.filler.demand(None).to_vec();
-        for (sum, amount) in total.iter_mut().zip(self.filler.demand(Some(location))) {
-            *sum += amount;
+        for (sum, &amount) in total.iter_mut().zip(self.filler.demand(Some(location))) {
+            *sum = sum.saturating_add(amount);
         }
         if let Some(shape) = self.catalog.cheapest(self.problem, &self.stock, family, &total) {
             return vec![shape];
@@ -307,7 +307,8 @@ impl<'a> Builder<'a> {
         self.filler.commit(&choice.fill, machines);
         self.stock.take(self.problem, shape, machines);
         let location = self.catalog.families[choice.family].location;
-        self.used[location as usize] += choice.value * i64::from(machines);
+        let used = &mut self.used[location as usize];
+        *used = used.saturating_add(choice.value.saturating_mul(i64::from(machines)));
         self.batches.push(Batch { shape, family: choice.family as u32, machines, pods: choice.fill.pods });
     }
 }

@@ -17,8 +17,11 @@ pub(crate) struct Filler<'a> {
     problem: &'a Problem,
     rules: &'a Rules,
     pub(crate) lots: Vec<Lot>,
-    /// Distinct requests, with the worth of each lane.
-    sizes: Vec<Size>,
+    /// Distinct requests, and what each lane of them is worth, `lanes` amounts for each.
+    requests: Vec<i64>,
+    worths: Vec<i64>,
+    /// Pods of each size that are left.
+    left: Vec<u32>,
     /// Lots per size and location; the last location is "anywhere".
     lists: Vec<List>,
     places: usize,
@@ -30,13 +33,6 @@ pub(crate) struct Filler<'a> {
     touched: Vec<u32>,
     counts: HostCounts,
     pub(crate) effort: u64,
-}
-
-#[derive(Debug, Clone)]
-struct Size {
-    request: Vec<i64>,
-    worth: Vec<i64>,
-    left: u32,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -70,15 +66,14 @@ impl<'a> Filler<'a> {
         prices: &[i64],
     ) -> Self {
         let places = problem.locations.len() + 1;
-        let sizes: Vec<Size> = kinds
+        let requests: Vec<i64> = kinds.requests.iter().flatten().copied().collect();
+        let worths = kinds
             .requests
             .iter()
-            .map(|request| {
-                let worth = request.iter().zip(prices).map(|(&amount, &price)| lane_worth(price, amount));
-                Size { request: request.clone(), worth: worth.collect(), left: 0 }
-            })
+            .flat_map(|request| request.iter().zip(prices))
+            .map(|(&amount, &price)| lane_worth(price, amount))
             .collect();
-        let mut lists: Vec<List> = vec![List::default(); sizes.len() * places];
+        let mut lists: Vec<List> = vec![List::default(); kinds.requests.len() * places];
         let mut size_of = vec![0; lots.len()];
         for (at, lot) in lots.iter().enumerate() {
             let size = kinds.of_class[lot.class as usize];
@@ -101,7 +96,9 @@ impl<'a> Filler<'a> {
         let mut filler = Self {
             problem,
             rules,
-            sizes,
+            requests,
+            worths,
+            left: vec![0; kinds.requests.len()],
             lists,
             places,
             demand: vec![vec![0; problem.lanes]; places],
@@ -123,12 +120,12 @@ impl<'a> Filler<'a> {
             place.fill(0);
         }
         for (lot, &size) in self.lots.iter().zip(&self.size_of) {
-            self.sizes[size as usize].left += lot.left;
+            self.left[size as usize] += lot.left;
             self.pods_left += u64::from(lot.left);
             let place = lot.location.map_or(self.places - 1, |at| at as usize);
             let request = &self.problem.classes[lot.class as usize].request;
             for (sum, &amount) in self.demand[place].iter_mut().zip(request) {
-                *sum += amount * i64::from(lot.left);
+                *sum = sum.saturating_add(amount.saturating_mul(i64::from(lot.left)));
             }
         }
     }
@@ -167,7 +164,7 @@ impl<'a> Filler<'a> {
         let place = machine.location as usize;
         let mut part: i128 = 1 << 20;
         for (lane, have) in room.iter().enumerate() {
-            let wanted = self.demand[place][lane] + self.demand[self.places - 1][lane];
+            let wanted = self.demand[place][lane].saturating_add(self.demand[self.places - 1][lane]);
             if wanted > 0 {
                 part = part.min((i128::from((*have).max(0)) << 20) / i128::from(wanted));
             }
@@ -175,7 +172,7 @@ impl<'a> Filler<'a> {
         if part < 1 << 14 {
             return;
         }
-        for size in 0..self.sizes.len() {
+        for size in 0..self.left.len() {
             for at in [place, self.places - 1] {
                 let list = size * self.places + at;
                 for index in self.lists[list].head..self.lists[list].lots.len() {
@@ -197,23 +194,28 @@ impl<'a> Filler<'a> {
         }
     }
 
+    fn request(&self, size: usize) -> &[i64] {
+        &self.requests[size * self.problem.lanes..(size + 1) * self.problem.lanes]
+    }
+
     fn greedy(&mut self, machine: Machine<'_>, room: &mut [i64], prices: &[i64], fill: &mut Fill) {
+        let lanes = self.problem.lanes;
         let mut value: Vec<i64> = room.iter().zip(prices).map(|(&r, &p)| lane_worth(p, r)).collect();
         let mut open: Vec<u32> =
-            (0..self.sizes.len() as u32).filter(|&size| self.sizes[size as usize].left > 0).collect();
+            (0..self.left.len() as u32).filter(|&size| self.left[size as usize] > 0).collect();
         while !open.is_empty() {
             let mut best: Option<(i64, usize)> = None;
             let mut at = 0;
             self.effort += open.len() as u64;
             while at < open.len() {
-                let size = &self.sizes[open[at] as usize];
-                if !fits(&size.request, room) {
+                let from = open[at] as usize * lanes;
+                if !fits(&self.requests[from..from + lanes], room) {
                     open.swap_remove(at);
                     continue;
                 }
                 let mut rest = 0_i64;
-                for (&have, &want) in value.iter().zip(&size.worth) {
-                    let left = (have - want) >> 4;
+                for (&have, &want) in value.iter().zip(&self.worths[from..from + lanes]) {
+                    let left = have.saturating_sub(want) >> 4;
                     rest = rest.saturating_add(left.saturating_mul(left));
                 }
                 // Equal remainders: the larger request, which is the lower size id.
@@ -224,18 +226,23 @@ impl<'a> Filler<'a> {
             }
             let Some((_, index)) = best else { break };
             let size = open[index] as usize;
-            let most = times(&self.sizes[size].request, room);
+            let most = times(self.request(size), room);
             let want = if open.len() == 1 { most } else { (most / 8).max(1) };
-            match self.pick(size, machine, u32::try_from(want).unwrap_or(u32::MAX)) {
-                Some((lot, count)) => {
-                    self.add(lot, count, room, fill);
-                    for ((v, &r), &p) in value.iter_mut().zip(&*room).zip(prices) {
-                        *v = lane_worth(p, r);
-                    }
+            let mut want = u32::try_from(want).unwrap_or(u32::MAX);
+            let mut taken = false;
+            // Several lots of one size are as good as one large lot.
+            while want > 0 {
+                let Some((lot, count)) = self.pick(size, machine, want) else { break };
+                self.add(lot, count, room, fill);
+                want -= count;
+                taken = true;
+            }
+            if taken {
+                for ((v, &r), &p) in value.iter_mut().zip(&*room).zip(prices) {
+                    *v = lane_worth(p, r);
                 }
-                None => {
-                    open.swap_remove(index);
-                }
+            } else {
+                open.swap_remove(index);
             }
         }
     }
@@ -304,12 +311,11 @@ impl<'a> Filler<'a> {
             let entry = &mut self.lots[lot as usize];
             entry.left -= count;
             let place = entry.location.map_or(self.places - 1, |at| at as usize);
-            let size = &mut self.sizes[self.size_of[lot as usize] as usize];
             let request = &self.problem.classes[entry.class as usize].request;
             for (sum, want) in self.demand[place].iter_mut().zip(request) {
-                *sum -= want * i64::from(count);
+                *sum = sum.saturating_sub(want.saturating_mul(i64::from(count)));
             }
-            size.left -= count;
+            self.left[self.size_of[lot as usize] as usize] -= count;
             self.pods_left -= u64::from(count);
         }
     }

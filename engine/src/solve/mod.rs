@@ -21,6 +21,7 @@ mod problem;
 mod rules;
 mod search;
 mod state;
+mod stocks;
 mod strict;
 
 pub use polish::{Wishes, wishes};
@@ -38,11 +39,17 @@ pub(crate) use state::State;
 /// Solves the problem. Every step of the answer was accepted by the exact rules, in order, with all
 /// machines present from the start. Where not everything can be had, higher priorities come first.
 pub fn solve(problem: &Problem) -> Solution {
-    let mut solution = solve_together(problem);
-    if strict::is_unfair(problem, &solution) {
-        solution = strict::solve(problem, &class_order(problem));
-    }
+    let mut solution = stocks::improve(problem, solve_stock(problem), solve_stock);
     polish::polish(problem, &mut solution);
+    solution
+}
+
+/// Solves with the machines that the problem names.
+fn solve_stock(problem: &Problem) -> Solution {
+    let solution = solve_together(problem);
+    if strict::is_unfair(problem, &solution) {
+        return strict::solve(problem, &class_order(problem));
+    }
     solution
 }
 

@@ -172,8 +172,11 @@ impl Placer<'_, '_> {
                 let liking = wanted.prefers.iter().find(|(at, _)| *at == location).map_or(0, |&(_, w)| w);
                 // Least of what the pod wants, so that lanes stay in balance everywhere.
                 let load = &self.load[location as usize];
-                let crowd: i128 =
-                    load.iter().zip(&value).map(|(&l, &v)| i128::from(l) * i128::from(v.max(1))).sum();
+                let crowd: i128 = load
+                    .iter()
+                    .zip(&value)
+                    .map(|(&l, &v)| i128::from(l) * i128::from(v.clamp(1, i64::MAX >> 8)))
+                    .sum();
                 let key = (level, -liking, crowd);
                 if best.is_none_or(|(top, _)| key < top) && self.accepts(class, location) {
                     best = Some((key, location));
@@ -244,7 +247,7 @@ impl Placer<'_, '_> {
             }
         }
         for (sum, value) in self.load[location as usize].iter_mut().zip(value) {
-            *sum += value;
+            *sum = sum.saturating_add(*value);
         }
         let lots = &mut self.lots[class as usize];
         if lots.is_empty() {

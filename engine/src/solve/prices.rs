@@ -85,18 +85,43 @@ pub(crate) fn lane_worth(price: i64, amount: i64) -> i64 {
 pub(crate) fn tilted(prices: &[i64], lane: usize, percent: i64, machines: &[(&[i64], i64)]) -> Vec<i64> {
     let mut tilted = prices.to_vec();
     tilted[lane] = i64::try_from(i128::from(tilted[lane]) * i128::from(percent) / 100).unwrap_or(i64::MAX);
+    scale_to_cost(&mut tilted, machines);
+    tilted
+}
+
+/// Lanes whose whole demand is worth less than this share of the dearest lane's are not what machines are
+/// bought for.
+const MINOR: i128 = 4;
+
+/// The same prices with next to nothing for lanes that are not scarce; `None` if there is no such lane.
+pub(crate) fn sharpened(prices: &[i64], demand: &[i128], machines: &[(&[i64], i64)]) -> Option<Vec<i64>> {
+    let worth = |lane: usize| i128::from(prices[lane]).saturating_mul(demand[lane]);
+    let most = (0..prices.len()).map(worth).max()?;
+    let minor = |lane: &usize| prices[*lane] > 0 && worth(*lane) < most / MINOR;
+    let mut sharp = prices.to_vec();
+    for lane in (0..prices.len()).filter(minor) {
+        sharp[lane] /= 16;
+    }
+    if sharp == prices {
+        return None;
+    }
+    scale_to_cost(&mut sharp, machines);
+    Some(sharp)
+}
+
+/// Scales prices so that no machine is worth more than its cost.
+fn scale_to_cost(prices: &mut [i64], machines: &[(&[i64], i64)]) {
     let mut most: Option<(i64, i64)> = None;
     for (room, cost) in machines {
-        let value = worth(&tilted, room);
+        let value = worth(prices, room);
         if most.is_none_or(|(v, c)| i128::from(value) * i128::from(c) > i128::from(v) * i128::from(*cost)) {
             most = Some((value, *cost));
         }
     }
     if let Some((value, cost)) = most.filter(|(value, _)| *value > 0) {
-        for price in &mut tilted {
+        for price in prices {
             *price =
                 i64::try_from(i128::from(*price) * i128::from(cost) / i128::from(value)).unwrap_or(i64::MAX);
         }
     }
-    tilted
 }

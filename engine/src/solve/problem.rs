@@ -210,7 +210,8 @@ pub enum Target {
 
 impl Solution {
     pub fn cost(&self, problem: &Problem) -> i64 {
-        self.machines.iter().map(|&shape| problem.shapes[shape as usize].cost).sum()
+        let cost = |&shape: &u32| problem.shapes[shape as usize].cost;
+        self.machines.iter().map(cost).fold(0, i64::saturating_add)
     }
 
     pub fn left(&self) -> u64 {

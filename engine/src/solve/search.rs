@@ -74,6 +74,15 @@ pub(crate) fn search(draft: &Draft<'_>, rules: &Rules, catalog: &Catalog) -> Fou
         search.budget += PLENTY;
     }
     let ideal = ideal(&best.prices, &demand, &machines).max(forced);
+    if let Some(sharp) = prices::sharpened(&best.prices, &demand, &machines)
+        && !search.spent()
+        && best.score.cost > ideal
+    {
+        let next = search.attempt(sharp, Style::default());
+        if next.score < best.score {
+            best = next;
+        }
+    }
     for style in Style::others() {
         if search.spent() || best.score.cost <= ideal {
             break;
@@ -105,7 +114,8 @@ pub(crate) fn search(draft: &Draft<'_>, rules: &Rules, catalog: &Catalog) -> Fou
     Found { best, effort: search.effort }
 }
 
-fn budget(pods: u64) -> u64 {
+/// Effort that so many pods may spend.
+pub(crate) fn budget(pods: u64) -> u64 {
     BASE_EFFORT + (EFFORT_PER_POD * pods).min(PLENTY) + EFFORT_PER_POD * pods / 10
 }
 
@@ -135,8 +145,8 @@ impl Search<'_, '_> {
             cost: builder
                 .batches
                 .iter()
-                .map(|b| state.problem.shapes[b.shape as usize].cost * i64::from(b.machines))
-                .sum(),
+                .map(|b| state.problem.shapes[b.shape as usize].cost.saturating_mul(i64::from(b.machines)))
+                .fold(0, i64::saturating_add),
             machines: builder.batches.iter().map(|b| u64::from(b.machines)).sum(),
         };
         // Placing lots and copying tables is work too, even where few sizes are looked at.
@@ -155,7 +165,24 @@ fn ideal(prices: &[i64], demand: &[i128], machines: &[(&[i64], i64)]) -> i64 {
     // Lane prices are rounded down; the last few parts in a million are rounding.
     let steps = (volume - volume / 1_000_000) / granule;
     let exact = steps.saturating_mul(granule);
-    if exact < volume - volume / 1_000_000 { exact.saturating_add(granule) } else { exact }.max(volume)
+    let bound = if exact < volume - volume / 1_000_000 { exact.saturating_add(granule) } else { exact };
+    bound.max(volume).max(lane_bound(&demand, machines, granule))
+}
+
+/// What the scarcest lane alone costs, were all of it bought where it is cheapest.
+fn lane_bound(demand: &[i64], machines: &[(&[i64], i64)], granule: i64) -> i64 {
+    let lane = |lane: usize| {
+        let wanted = i128::from(demand[lane]);
+        let offers = machines.iter().filter(|(room, _)| room[lane] > 0);
+        // Whole granules: the sum of costs is a multiple of them.
+        let granules = |room: i64, cost: i64| {
+            let unit = i128::from(room) * i128::from(granule);
+            (wanted * i128::from(cost) + unit - 1) / unit
+        };
+        let least = offers.map(|(room, cost)| granules(room[lane], (*cost).max(0))).min().unwrap_or(0);
+        i64::try_from(least).unwrap_or(i64::MAX).saturating_mul(granule)
+    };
+    (0..demand.len()).filter(|&at| demand[at] > 0).map(lane).max().unwrap_or(0)
 }
 
 fn common_divisor(a: i64, b: i64) -> i64 {

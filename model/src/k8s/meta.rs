@@ -59,19 +59,23 @@ pub struct OwnerReference {
 pub struct Annotations(Labels);
 
 /// Domains whose annotations are kept; the part of the key before the slash has to end in one of them.
-const KEPT_DOMAINS: [&str; 9] = [
+const KEPT_DOMAINS: [&str; 12] = [
     "muster.dev",
     "cluster-autoscaler.kubernetes.io",
     "autoscaling.x-k8s.io",
     "scheduling.x-k8s.io",
+    "kueue.x-k8s.io",
+    "pod-group.scheduling.sigs.k8s.io",
+    "scheduling.volcano.sh",
     "karpenter.sh",
     "pv.kubernetes.io",
     "volume.kubernetes.io",
     "volume.beta.kubernetes.io",
     "storageclass.kubernetes.io",
 ];
-/// Single annotations that are kept: they mark pods that come from a file on the node.
-const KEPT_KEYS: [&str; 2] = ["kubernetes.io/config.mirror", "kubernetes.io/config.source"];
+/// Single annotations that are kept: they mark pods that come from a file on the node, and name a pod's group.
+const KEPT_KEYS: [&str; 3] =
+    ["kubernetes.io/config.mirror", "kubernetes.io/config.source", "scheduling.k8s.io/group-name"];
 
 impl Annotations {
     pub fn text(&self, key: &str) -> Option<&str> {

@@ -175,7 +175,7 @@ fn fixed_sizes() -> Result<Vec<Snapshot>, String> {
         let mut snapshot = base.clone();
         let specs: Vec<Pod> = (0..30)
             .map(|class: i64| {
-                cases::pod(String::new(), Labels::default(), cases::amounts(30 + class * 5, 1 << 20), None)
+                cases::pod(String::new(), Labels::default(), cases::amounts(30 + class * 5, 100), None)
             })
             .collect();
         snapshot.cluster.pods = (0..10_000_usize << doubling)
@@ -202,9 +202,12 @@ fn growth(base: Outcome, bar: f64, sizes: &[Snapshot]) -> Outcome {
         .map(|snapshot| ((snapshot.cluster.pods.len() as f64).ln(), cpu_of(|| drop(scale_up(snapshot)))))
         .collect();
     let exponent = slope(&points.iter().map(|(x, ms)| (*x, ms.ln())).collect::<Vec<_>>());
+    let largest = sizes.last().map(|snapshot| scale_up(snapshot).plan).unwrap_or_default();
     let times: Vec<String> = points.iter().map(|(_, ms)| format!("{ms:.1}")).collect();
     Outcome {
-        pods: sizes.last().map_or(0, |snapshot| snapshot.cluster.pods.len()),
+        pods: largest.placements.len() + largest.unplaced.len(),
+        nodes: largest.new_nodes.len(),
+        unplaced: largest.unplaced.len(),
         ratio: exponent,
         limit_ratio: Some(bar),
         max_rss_kb: measure::max_rss_kb(),
@@ -271,6 +274,15 @@ mod tests {
         let line = |by: f64| (0..5).map(|x| (f64::from(x), 3.0 + by * f64::from(x))).collect::<Vec<_>>();
         assert!((slope(&line(1.25)) - 1.25).abs() < 1e-9);
         assert!(slope(&line(0.0)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn eng_10_curves_are_drawn_over_pods_that_find_a_place() {
+        let smallest = |sizes: Vec<Snapshot>| scale_up(&sizes[0]).plan;
+        for plan in [smallest(fixed_sizes().expect("fixture")), smallest(diverse_sizes().expect("fixture"))] {
+            assert_eq!(plan.unplaced, []);
+            assert!(plan.placements.len() >= 1_250);
+        }
     }
 
     #[test]

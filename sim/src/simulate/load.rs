@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use muster_engine::{
-    Snapshot,
+    Snapshot, groups,
     snapshot::{Member, MemberState, Pool},
 };
 use muster_model::{Timestamp, k8s};
@@ -118,6 +118,7 @@ pub fn load(sources: &[Source], now: Option<Timestamp>) -> Loaded {
         loaded.snapshot.holds.extend(hold);
     }
     join_nodes(&mut loaded);
+    join_groups(&mut loaded);
     loaded
 }
 
@@ -268,6 +269,16 @@ fn complete_pools(loaded: &mut Loaded) {
                     "pool {name} was inferred from the labels of {size} nodes; it may not grow (--set {name}.max=N lets it)"
                 ));
             }
+        }
+    }
+}
+
+/// Pods say which of them run all or none; a group of a `Snapshot` document stands above what they say.
+fn join_groups(loaded: &mut Loaded) {
+    let snapshot = &mut loaded.snapshot;
+    for group in groups::groups(&snapshot.cluster) {
+        if snapshot.groups.iter().all(|known| known.name != group.name) {
+            snapshot.groups.push(group);
         }
     }
 }

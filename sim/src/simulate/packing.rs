@@ -50,6 +50,10 @@ pub struct Totals {
 }
 
 impl Totals {
+    fn pay(&mut self, price: i64) {
+        self.price_per_hour_micros = self.price_per_hour_micros.saturating_add(price);
+    }
+
     pub fn cpu_percent(&self) -> i64 {
         percent(self.cpu_requested_milli, self.cpu_allocatable_milli)
     }
@@ -110,7 +114,7 @@ pub(super) fn after(snapshot: &Snapshot, plan: &Plan) -> (Vec<Packed>, Totals) {
             &mut totals,
         ));
         if !gone {
-            totals.price_per_hour_micros += member.map_or(0, |member| member.price);
+            totals.pay(member.map_or(0, |member| member.price));
         }
     }
     for new in &plan.new_nodes {
@@ -119,7 +123,7 @@ pub(super) fn after(snapshot: &Snapshot, plan: &Plan) -> (Vec<Packed>, Totals) {
             template.map(|template| Amounts::capacity(&template.node.status.allocatable)).unwrap_or_default();
         let pods = on.get(&new.name).map_or(&[][..], |pods| &pods[..]);
         rows.push(pack(new.name.clone(), new.pool.clone(), Change::New, &capacity, pods, &mut totals));
-        totals.price_per_hour_micros += new.price;
+        totals.pay(new.price);
     }
     (rows, totals)
 }

@@ -109,7 +109,7 @@ pub(super) fn new_rows(plan: &Plan) -> Vec<NewRow> {
             Some(row) => {
                 row.count += 1;
                 row.pods += pods;
-                row.price_per_hour_micros += new.price;
+                row.price_per_hour_micros = row.price_per_hour_micros.saturating_add(new.price);
             }
             None => rows.push(NewRow {
                 pool: new.pool.to_string(),

@@ -61,10 +61,11 @@ pub(super) fn summary(
         text.extend(removals(simulation, question));
     }
     text.extend(obstacle(simulation, question, asked));
-    let money = simulation.after.price_per_hour_micros - simulation.before.price_per_hour_micros;
+    let money =
+        simulation.after.price_per_hour_micros.saturating_sub(simulation.before.price_per_hour_micros);
     if money != 0 && asked.bought.is_none() {
         let sign = if money > 0 { "more" } else { "less" };
-        text.push(format!("It costs {} {sign} per hour.", explain::price(money.abs())));
+        text.push(format!("It costs {} {sign} per hour.", explain::price(money.saturating_abs())));
     }
     text.join(" ")
 }

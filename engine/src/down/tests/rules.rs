@@ -262,3 +262,31 @@ fn several_nodes_are_replaced_by_one_that_is_cheaper_than_all_of_them() {
         "spec": {"selector": {}}, "status": {"disruptionsAllowed": 0}}))];
     assert!(scale_down(&snapshot, &Plan::default()).new_nodes.is_empty());
 }
+
+#[test]
+fn nodes_and_pods_to_spare_are_kept() {
+    #[track_caller]
+    fn check(nodes: u32, pods: u32, gone: usize) {
+        let mut snapshot = base();
+        snapshot.cluster.pods.remove(0);
+        for name in ["d", "e"] {
+            snapshot.cluster.nodes.push(node(name, "4"));
+            snapshot.members.insert(name.into(), member("p"));
+        }
+        snapshot.pools[0].spare.nodes = nodes;
+        snapshot.pools[0].spare.pods = pods;
+        snapshot.pools[0].spare.shape = from(json!({"cpu": "1"}));
+        assert_eq!(removed(&snapshot).len(), gone, "{nodes} nodes, {pods} pods of one core");
+    }
+    // Three empty nodes of four cores, and two that are half full and stay.
+    check(0, 0, 3);
+    check(1, 0, 2);
+    check(2, 0, 1);
+    check(3, 0, 0);
+    check(9, 0, 0); // what is missing already is not made worse
+    check(0, 4, 3); // the two have room for four
+    check(0, 5, 2);
+    check(0, 9, 1);
+    check(0, 13, 0);
+    check(1, 4, 2);
+}

@@ -93,3 +93,26 @@ fn a_new_zone_that_closes_others_is_accounted_for() {
     let decision = plan(&snapshot);
     assert_eq!(unplaced(&decision), Vec::<&str>::new());
 }
+
+#[test]
+fn absurd_prices_and_amounts_end_in_a_plan() {
+    #[track_caller]
+    fn check(prices: [i64; 2], pods_each: &str, replicas: usize) {
+        let mut cheap = template("m", 4, &["a"], prices[0]);
+        cheap.name = "cheap".into();
+        let mut snapshot = Snapshot {
+            pools: vec![pool("p", 4_000, vec![cheap, template("n", 8, &["a", "b"], prices[1])])],
+            ..Snapshot::default()
+        };
+        snapshot.cluster.pods = pods("w", replicas, pods_each, &json!({}));
+        let decision = plan(&snapshot); // the audit agrees
+        let placed = places(&decision).len();
+        assert_eq!(placed + unplaced(&decision).len(), replicas);
+        assert_eq!(placed > 0, pods_each == "2", "{prices:?}");
+    }
+    for prices in [[i64::MAX, i64::MAX], [i64::MAX, 1], [0, i64::MAX / 2], [i64::MIN, -1], [1 << 41, 1 << 50]]
+    {
+        check(prices, "2", 200);
+        check(prices, "9000000T", 3_000);
+    }
+}
