@@ -17,6 +17,9 @@ fuzz: ## Fuzz the readers and the planner, FUZZ_SECONDS (300) for each target; n
 e2e: ## Every story on a real control plane, about 25 minutes (STORIES=name for some)
 	@scripts/e2e.sh
 
+scale: ## Muster beside 1,000 kwok nodes and 3,000 pods: memory, lag, a burst of 500 (NODES, PODS, BURST)
+	@scripts/scale.sh
+
 check: ## The fast inner loop: format, lints, unit tests without other programs
 	@scripts/check.sh
 
@@ -33,4 +36,4 @@ clean: ## Remove what was built here (the cache of test peers stays)
 	cargo clean
 	rm -rf .data
 
-.PHONY: help run test fuzz e2e check build fmt clean
+.PHONY: help run test fuzz e2e scale check build fmt clean
