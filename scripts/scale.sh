@@ -55,9 +55,9 @@ sleep 5
 
 # How late a pod is seen: from its creation to the first answer about it, with the planner's look in between.
 for ((i = 0; i < probes; i++)); do
-  printf 'apiVersion: v1\nkind: Pod\nmetadata: {name: probe%d}\nspec: {nodeSelector: {no: such}, containers: [{name: c, image: none}]}\n' "$i" | k create -f - >/dev/null
+  printf 'apiVersion: v1\nkind: Pod\nmetadata: {name: probe%d}\nspec: {nodeSelector: {wanted: nowhere}, containers: [{name: c, image: none}]}\n' "$i" | k create -f - >/dev/null
   at=$(now)
-  until api "/api/v1/explain/pod/default/probe$i" | jq -e '.answer.cause.code != "Unknown" and .answer.about == "pod"' >/dev/null; do :; done
+  until api "/api/v1/explain/pod/default/probe$i" | jq -e '.answer.cause.code // "Unknown" | . != "Unknown"' >/dev/null; do :; done
   echo $(($(now) - at))
 done | sort -n | awk '{ a[NR] = $1 } END { printf "a pod is explained after       p50 %d ms, p99 %d ms of %d\n", a[int(NR * 0.5 + 0.5)], a[int(NR * 0.99 + 0.5)], NR }'
 
