@@ -20,6 +20,9 @@ e2e: ## Every story on a real control plane, about 25 minutes (STORIES=name for 
 chaos: ## Stop and kill servers at every point, a hundred times over (about an hour)
 	@scripts/chaos.sh
 
+scale: ## Muster beside 1,000 kwok nodes and 3,000 pods: memory, lag, a burst of 500 (NODES, PODS, BURST)
+	@scripts/scale.sh
+
 check: ## The fast inner loop: format, lints, unit tests without other programs
 	@scripts/check.sh
 
@@ -42,4 +45,4 @@ clean: ## Remove what was built here (the cache of test peers stays)
 	cargo clean
 	rm -rf .data
 
-.PHONY: help run test fuzz e2e chaos check cluster page pictures build fmt clean
+.PHONY: help run test fuzz e2e chaos check cluster page pictures build fmt clean scale

@@ -65,6 +65,12 @@ async fn verdicts_are_those_of_the_scheduler() {
     let mut story = Story::set_on(cluster, "verdicts", &machines, &[]).await;
     story.create(&cluster.kubeconfig(), &machines).await;
     story.until_idle().await;
+    // One node first: a scheduler without any gives no reasons.
+    let red = json!({ "tolerations": [{ "key": "team", "operator": "Exists" }] });
+    story.deploy(1, &json!({ "cpu": "100m" }), &red);
+    story.muster(&["enable", "cluster", "verdicts"]);
+    story.until_running(1).await;
+    story.muster(&["disable", "cluster", "verdicts"]);
     let mut dice = Dice(4711);
     let pods: Vec<Value> = (1..=24).map(|number| pod(number, &mut dice)).collect();
     for pod in &pods {
@@ -89,7 +95,7 @@ async fn verdicts_are_those_of_the_scheduler() {
     let fits = verdicts.iter().filter(|(_, code)| !hopeless(code)).count();
     assert!(fits >= 6 && verdicts.len() - fits >= 6, "the dice give some of both: {verdicts:?}");
     story.muster(&["enable", "cluster", "verdicts"]);
-    story.until_running(fits).await;
+    story.until_running(fits + 1).await;
     for (name, code) in &verdicts {
         let pod = story.kube(&["get", "pod", name]);
         let scheduled = pod["status"]["conditions"].as_array().into_iter().flatten();
