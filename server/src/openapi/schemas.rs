@@ -147,6 +147,7 @@ pub(super) fn parameters() -> Value {
         "if-match": head("If-Match", TAGS, "The ETag that the object must have"),
         "if-none-match": head("If-None-Match", TAGS, "The ETag that the object must not have, or * to create"),
     });
+    all["with"]["required"] = true.into();
     if let (Value::Object(all), Value::Object(more)) = (&mut all, super::inventory::parameters(&query)) {
         all.extend(more);
     }
