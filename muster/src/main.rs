@@ -12,9 +12,9 @@ mod output;
 mod serve;
 mod simulate;
 
-use std::{process::ExitCode, sync::Arc};
+use std::{ffi::OsString, path::Path, process::ExitCode, sync::Arc};
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches as _, Parser, Subcommand};
 
 #[derive(Debug, Parser)]
 #[command(name = "muster", version, about = "Runs Kubernetes node pools, and can say why")]
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     cli::answer_shell(Cli::command);
     // One TLS provider for everything in the process; it fails only when one is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let result = match Cli::parse_from(cli::reorder(std::env::args_os())).command {
+    let result = match read(cli::reorder(std::env::args_os())).command {
         Command::Serve(args) => serve::main(args),
         Command::Agent(args) => agent::main(&args),
         Command::Simulate(args) => {
@@ -57,6 +57,15 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Reads the words. Usage calls the program what people have typed: kubectl finds its plugins under a longer name.
+fn read(words: Vec<OsString>) -> Cli {
+    let file = words.first().and_then(|path| Path::new(path).file_name()).unwrap_or_default();
+    let plugin = file.to_string_lossy().starts_with("kubectl");
+    let command = Cli::command().bin_name(if plugin { "kubectl muster" } else { "muster" });
+    let matches = command.get_matches_from(words);
+    Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 
 /// A verb that talks to a server; one thread is enough for that.

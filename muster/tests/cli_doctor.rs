@@ -74,9 +74,20 @@ fn ops_u20_a_store_that_takes_no_writes() {
         prlimit(Some(pid), Resource::Fsize, Rlimit { current: bytes, maximum: None })
             .expect("a limit is set");
     };
-    limit(Some(1));
-    let refused = server.run(&["create", "cluster", "more"]).failed(7, "cluster more");
-    assert!(refused.err.contains("takes no writes"), "{}", refused.err);
+    limit(Some(
+        std::fs::metadata(server.home().join("data/store/store.redb")).expect("the store is a file").len(),
+    ));
+    let large = "x".repeat(500_000);
+    let refused = (0..100).find_map(|number| {
+        let body = format!(
+            r#"{{"name":"large-{number}","spec":{{"platform":{{"type":"gcp","gcp":{{"note":"{large}"}}}}}}}}"#
+        );
+        let (status, answer) = server.http("POST", "/api/v1/clusters", None, &body);
+        (status != 201).then_some((status, answer))
+    });
+    let (status, answer) = refused.expect("no file grows beyond its limit");
+    assert_eq!(status, 503, "{answer}");
+    assert!(answer.contains("The store takes no writes"), "{answer}");
     assert!(server.run(&["get", "pools", "-o", "name"]).ok().contains("prod/web"), "reads go on");
     let check = failed(&server.run(&["doctor", "-o", "json"]), "store");
     assert!(check["object"].as_str().unwrap().starts_with("http://127.0.0.1:"), "{check}");

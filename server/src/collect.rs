@@ -67,7 +67,12 @@ impl Store for MeteredStore {
             Ok(_) => {
                 self.metrics.store_writable.set(1);
             }
-            Err(StoreError::Full { .. } | StoreError::Damaged { .. } | StoreError::Unavailable { .. }) => {
+            Err(
+                StoreError::Full { .. }
+                | StoreError::Damaged { .. }
+                | StoreError::Unavailable { .. }
+                | StoreError::Ambiguous { .. },
+            ) => {
                 self.metrics.store_writable.set(0);
             }
             // Says nothing about the store.

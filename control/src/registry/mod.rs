@@ -85,6 +85,13 @@ pub struct RegistryOptions {
     pub default_lease: Duration,
 }
 
+/// Whether an object may have a stored status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StatusIs {
+    Stored,
+    Absent,
+}
+
 /// A stored object and its stored status.
 type Pair = (Entry, Option<Entry>);
 
@@ -163,19 +170,30 @@ impl Shared {
     }
 
     async fn read<N: Noun>(&self, id: Uuid) -> Result<Option<Stored<N>>, RegistryError> {
-        let pair = self.entries(N::KIND, &[id]).await?.pop().flatten();
+        let pair = self.entries(N::KIND, &[(id, StatusIs::Stored)]).await?.pop().flatten();
         pair.map(|(object, status)| Stored::of(&object, status.as_ref())).transpose()
     }
 
-    /// Objects with their statuses as they are stored, in the order of the ids.
-    async fn entries(&self, kind: Kind, ids: &[Uuid]) -> Result<Vec<Option<Pair>>, RegistryError> {
-        let keys: Vec<String> = ids.iter().flat_map(|id| [kind.object(*id), kind.status(*id)]).collect();
+    /// Objects as they are stored, in the order of the ids, with the statuses of those that have one.
+    async fn entries(
+        &self,
+        kind: Kind,
+        ids: &[(Uuid, StatusIs)],
+    ) -> Result<Vec<Option<Pair>>, RegistryError> {
+        let keys: Vec<String> = ids
+            .iter()
+            .flat_map(|(id, status)| {
+                let status = (*status == StatusIs::Stored).then(|| kind.status(*id));
+                std::iter::once(kind.object(*id)).chain(status)
+            })
+            .collect();
         let mut entries = self.store.get_all(&keys).await?.into_iter();
-        let mut pairs = Vec::with_capacity(ids.len());
-        while let (Some(object), Some(status)) = (entries.next(), entries.next()) {
-            pairs.push(object.map(|object| (object, status)));
-        }
-        Ok(pairs)
+        let pairs = ids.iter().map(|(_, status)| {
+            let object = entries.next().flatten();
+            let status = if *status == StatusIs::Stored { entries.next().flatten() } else { None };
+            object.map(|object| (object, status))
+        });
+        Ok(pairs.collect())
     }
 
     /// Waits until lists show `revision`.
@@ -280,13 +298,17 @@ impl Registry {
             let secrets = sight(&known.project);
             let cached = self.shared.cache.get((known.id, secrets), known.version, known.status_version);
             if cached.is_none() {
-                missing.push((place, known.id, secrets));
+                // The list is as of its revision: who had no status then is shown without one.
+                let none = known.status_version == Revision::ZERO;
+                let status = if none { StatusIs::Absent } else { StatusIs::Stored };
+                missing.push((place, secrets, (known.id, status)));
             }
             texts.push(cached);
         }
         for group in missing.chunks(PAGE_READS) {
-            let ids: Vec<Uuid> = group.iter().map(|(_, id, _)| *id).collect();
-            for ((place, id, secrets), pair) in group.iter().zip(self.shared.entries(N::KIND, &ids).await?) {
+            let ids: Vec<(Uuid, StatusIs)> = group.iter().map(|(_, _, id)| *id).collect();
+            let pairs = self.shared.entries(N::KIND, &ids).await?;
+            for ((place, secrets, (id, _)), pair) in group.iter().zip(pairs) {
                 texts[*place] = pair.map(|pair| self.kept::<N>(*id, &pair, *secrets)).transpose()?;
             }
         }
@@ -333,7 +355,8 @@ impl Registry {
                 return Ok((text, known.version));
             }
         }
-        let pair = self.shared.entries(N::KIND, &[id]).await?.pop().flatten().ok_or_else(missing)?;
+        let pair = self.shared.entries(N::KIND, &[(id, StatusIs::Stored)]).await?.pop().flatten();
+        let pair = pair.ok_or_else(missing)?;
         let (project, deleting) = N::whereabouts(&pair.0)?;
         let secrets = see(&project, deleting).ok_or_else(missing)?;
         Ok((self.kept::<N>(id, &pair, secrets)?, pair.0.modified))

@@ -151,7 +151,7 @@ impl Client {
             let (status, headers) = (response.status(), response.headers().clone());
             let bytes = response.bytes().await.map_err(|error| self.transport(&error))?;
             tries += 1;
-            if let Some(pause) = pause(status, &headers).filter(|_| tries < TRIES) {
+            if let Some(pause) = pause(&request.method, status, &headers).filter(|_| tries < TRIES) {
                 self.clock.sleep(pause).await;
                 continue;
             }
@@ -290,9 +290,17 @@ fn fault(field: &Value) -> Option<Fault> {
     Some(Fault { path: field["path"].as_str()?.to_owned(), message, place: None })
 }
 
-/// How long a busy server wants us to wait, when that is bearable.
-fn pause(status: StatusCode, headers: &header::HeaderMap) -> Option<Duration> {
-    if status != StatusCode::TOO_MANY_REQUESTS {
+/// How long a busy server wants us to wait, when that is bearable. A read may also be repeated when the store did not
+/// answer it.
+fn pause(method: &Method, status: StatusCode, headers: &header::HeaderMap) -> Option<Duration> {
+    let again = match status {
+        StatusCode::TOO_MANY_REQUESTS => true,
+        StatusCode::SERVICE_UNAVAILABLE => {
+            *method == Method::GET && headers.contains_key(header::RETRY_AFTER)
+        }
+        _ => false,
+    };
+    if !again {
         return None;
     }
     let seconds = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());

@@ -105,12 +105,17 @@ impl Server {
     }
 
     pub(crate) fn on(store: On) -> Self {
+        Self::on_with(store, &[])
+    }
+
+    /// On this store, with these arguments besides.
+    pub(crate) fn on_with(store: On, arguments: &[&str]) -> Self {
         match store {
-            On::Embedded => Self::start(),
+            On::Embedded => Self::start_with(arguments),
             On::Etcd => {
-                let etcd = ETCD.get_or_init(harness::Etcd::start);
-                let root = format!("/tests/{}", ROOTS.fetch_add(1, Ordering::Relaxed));
-                Self::start_with(&["--store", &etcd.store(), "--store-root", &root])
+                let etcd = ETCD.get_or_init(harness::Etcd::start).store();
+                let root = format!("store-root=/tests/{}", ROOTS.fetch_add(1, Ordering::Relaxed));
+                Self::start_with(&[&["--store", &etcd, "--set", &root], arguments].concat())
             }
         }
     }

@@ -245,9 +245,11 @@ impl Call {
             Ok((response, done)) => (response, Some(done.note)),
             Err(error) => (error.into_response(), None),
         };
+        let changed = note.is_some();
         match self.audit(verb, object, note, response.status().as_u16()).await {
-            Ok(()) => response,
-            Err(error) => error.into_response(),
+            Err(error) if changed => error.into_response(),
+            // A refusal stands, written down or not: it changed nothing.
+            _ => response,
         }
     }
 }

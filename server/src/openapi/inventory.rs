@@ -197,7 +197,7 @@ pub(super) fn schemas() -> Value {
         "CredentialDraft": { "type": "object", "required": ["spec"], "properties": { "name": name,
             "spec": { "type": "object", "properties": { "kind": words::<CredentialKind>(), "user": word,
                 "password": { "type": "string", "minLength": 1, "writeOnly": true }, "secretName": word } } } },
-        "HostTable": { "type": ["array", "object", "string"], "description": "A list of hosts, an object with hosts, or a CSV table" },
+        "HostTable": { "description": "A list of hosts, an object with hosts, or a CSV table" },
         "HostExport": { "type": "object", "properties": { "hosts": { "type": "array", "items": reference("HostDraft") }, "revision": text } },
         "RegisterReport": { "type": "object", "required": ["created", "unchanged", "failed", "lines"], "properties": {
             "dry_run": { "type": "boolean" }, "created": { "type": "integer" }, "unchanged": { "type": "integer" }, "failed": { "type": "integer" },

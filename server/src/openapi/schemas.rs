@@ -147,6 +147,7 @@ pub(super) fn parameters() -> Value {
         "if-match": head("If-Match", TAGS, "The ETag that the object must have"),
         "if-none-match": head("If-None-Match", TAGS, "The ETag that the object must not have, or * to create"),
     });
+    all["with"]["required"] = true.into();
     for more in [super::inventory::parameters(&query), super::page::parameters(&query)] {
         if let (Value::Object(all), Value::Object(more)) = (&mut all, more) {
             all.extend(more);

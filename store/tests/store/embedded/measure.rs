@@ -41,6 +41,24 @@ async fn measure() {
     }
     println!("get: {:.1} us", began.elapsed().as_secs_f64() * 10.0);
 
+    // As a page of a list asks: 100 objects and their statuses, which most do not have, 16 at a time.
+    for (what, apart) in [("neighbours", 1), ("every tenth", 10)] {
+        let began = Instant::now();
+        for n in 0..500_usize {
+            let keys: Vec<String> = (0..100)
+                .map(|place| (n * 7 % WRITERS, (n * 100 + place * apart) % EACH))
+                .flat_map(|(writer, place)| {
+                    let name = format!("{writer:03}-{place:06}");
+                    [format!("/muster/pools/{name}"), format!("/muster/status/{name}")]
+                })
+                .collect();
+            for group in keys.chunks(32) {
+                assert!(store.get_all(group).await.expect("it reads")[0].is_some());
+            }
+        }
+        println!("100 objects and statuses, {what}: {:.0} us", began.elapsed().as_secs_f64() * 2000.0);
+    }
+
     let began = Instant::now();
     for n in 0..500 {
         let after = Some(format!("/muster/pools/{:03}", n % WRITERS));
