@@ -13,6 +13,7 @@ export const shots = process.env.SHOTS ?? path.resolve(here, '../../target/page-
 mkdirSync(shots, { recursive: true });
 const axe = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
 
+const TYPES = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml', '.woff2': 'font/woff2' };
 const ARGS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync', '--disable-dev-shm-usage', '--force-color-profile=srgb'];
 
 export async function launch() {
@@ -27,6 +28,12 @@ export async function open(browser, base, { as, width = 1280, height = 860, sche
   context.setDefaultTimeout(30_000);
   const seen = { errors: [], off: [], noise: /^$/ };
   if (as) await context.addInitScript((user) => { if (location.protocol.startsWith('http') && !sessionStorage.getItem('muster.user')) sessionStorage.setItem('muster.user', user); }, as);
+  // While working on the page: `PAGE_FROM=dist` shows what vite built last, without building the program again.
+  if (process.env.PAGE_FROM) await context.route((url) => !/^\/(api|docs|metrics|openapi|livez|readyz|health)/.test(url.pathname), (route) => {
+    const name = new URL(route.request().url()).pathname.slice(1);
+    const file = path.resolve(here, '..', process.env.PAGE_FROM, /\.\w+$/.test(name) ? name : 'index.html');
+    return route.fulfill({ path: file, headers: { 'Content-Type': TYPES[path.extname(file)] ?? 'application/octet-stream', 'Content-Security-Policy': "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self' data:; connect-src 'self'" } });
+  });
   if (init) await init(context);
   const watch = (page) => {
     page.on('pageerror', (error) => seen.errors.push(`${page.url()}: ${error.message}`));

@@ -84,7 +84,7 @@ export class Lab {
   }
 
   async serve() {
-    this.server = start(['serve', '--listen', `127.0.0.1:${this.port}`, '--data-dir', this.directory, '--bmc-allow', '127.0.0.0/8', '--set', 'hosts.time-factor=10', '--set', 'log.level=warn'], (line) => /muster serves on (\S+)/.exec(line)?.[1]);
+    this.server = start(['serve', '--listen', `127.0.0.1:${this.port}`, '--data-dir', this.directory, '--bmc-allow', '127.0.0.0/8', '--set', 'hosts.time-factor=20', '--set', 'log.level=warn'], (line) => /muster serves on (\S+)/.exec(line)?.[1]);
     this.base = await this.server.ready;
   }
 
@@ -126,7 +126,7 @@ export class Lab {
     for (const kind of kinds) {
       let slot = 1;
       for (let at = 1; at <= kind.hosts; at += 1, n += 1) {
-        const spec = { powerInterface: 'redfish', mgmtAddress: this.address(n), pool: kind.pool, rack: kind.rack, slot, height: kind.height ?? 1, macAddress: `02:00:00:00:${kind.rack === 'a1' ? '01' : kind.rack === 'a2' ? '02' : '03'}:${String(at).padStart(2, '0')}`, bmcCredentials: 'racks', tlsVerify: 'insecure', idleWatts: kind.idle, maxWatts: kind.most, resources: { cpu: kind.cpu, memory: kind.memory, gpu: kind.gpu }, deadlines: { minOffTime: '1s', enrolDeadline: '5h', prepareDeadline: '1h', powerConfirmDeadline: n === 1 ? '150s' : '20m', bootDeadline: '3h', callTimeout: '100s' } };
+        const spec = { powerInterface: 'redfish', mgmtAddress: this.address(n), pool: kind.pool, rack: kind.rack, slot, height: kind.height ?? 1, macAddress: `02:00:00:00:${kind.rack === 'a1' ? '01' : kind.rack === 'a2' ? '02' : '03'}:${String(at).padStart(2, '0')}`, bmcCredentials: 'racks', tlsVerify: 'insecure', idleWatts: kind.idle, maxWatts: kind.most, resources: { cpu: kind.cpu, memory: kind.memory, gpu: kind.gpu }, deadlines: { minOffTime: '1s', enrolDeadline: '10h', prepareDeadline: '5h', powerConfirmDeadline: n === 1 ? '300s' : '1h', bootDeadline: '5h', callTimeout: '3m', offDebounce: '4s', staleAfter: '1h' } };
         slot += kind.height ?? 1;
         await this.post('/api/v1/hosts', { name: `${kind.pool}-${at}`, spec });
       }

@@ -1,7 +1,7 @@
 // One stream of changes for the whole page. Each change names the one before it, and heartbeats carry the last number: a
 // gap or a reordering makes the page read everything anew, so that what is shown is never a mixture of two moments.
 
-import { headers } from './api.ts';
+import { headers, identity } from './api.ts';
 import { judge, type Change } from './sequence.ts';
 
 export type { Change };
@@ -19,6 +19,7 @@ class Live {
   connected = $state(false);
   sequence = 0;
   #listeners = new Set<Listener>();
+  #others: BroadcastChannel | undefined;
   #stop: AbortController | undefined;
   #wait = 250;
 
@@ -33,12 +34,29 @@ class Live {
   }
 
   start() {
-    setInterval(() => (this.now = Date.now()), 500);
+    setInterval(() => {
+      this.now = Date.now();
+      if (this.stale) this.connected = false;
+    }, 500);
     addEventListener('online', () => this.#again(0));
     document.addEventListener('visibilitychange', () => {
       if (!document.hidden && this.stale) this.#again(0);
     });
-    void this.#run();
+    // Browsers keep few connections to one server: tabs of one person share a stream. One reads it and tells the others;
+    // when it closes, the next one goes on from where it is.
+    const name = `muster-news-${identity()}`;
+    this.#others = new BroadcastChannel(name);
+    this.#others.onmessage = (event: MessageEvent<string>) => {
+      this.connected = true;
+      this.#hear(event.data);
+    };
+    if (navigator.locks) void navigator.locks.request(name, () => this.#run());
+    else void this.#run();
+  }
+
+  #hear(part: string) {
+    this.heard = Date.now();
+    this.#take(part);
   }
 
   on(listener: Listener): () => void {
@@ -81,11 +99,13 @@ class Live {
       for (;;) {
         const { done, value } = await reader.read();
         if (done) return;
-        this.heard = Date.now();
         rest += value;
         const parts = rest.split(/\r?\n\r?\n/);
         rest = parts.pop() ?? '';
-        for (const part of parts) this.#take(part);
+        for (const part of parts) {
+          this.#hear(part);
+          this.#others?.postMessage(part);
+        }
       }
     } finally {
       clearInterval(watchdog);
