@@ -7,12 +7,12 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-use muster_engine::lifecycle::{AgentView, BootProgress};
+use muster_engine::lifecycle::{AgentView, BootProgress, Goodbye};
 use muster_model::{
     Clock, Duration, Known, Timestamp,
     host::{
-        BootProfile, BootReport, Presence,
-        keys::{BOOT_PROGRESS, boot_progress},
+        AgentGoodbye, BootProfile, BootReport, FreezeMode, Presence,
+        keys::{AGENT_GOODBYES, BOOT_PROGRESS, boot_progress},
     },
     observe::ClusterPort,
     rack::Rack,
@@ -21,7 +21,7 @@ use muster_model::{
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::around::{Around, Home};
+use super::around::{Around, Dress, Home};
 use crate::{
     inventory::{Inventory, InventoryError, Vault, keys},
     planner::Connections,
@@ -59,6 +59,7 @@ struct Pool {
     cluster: Uuid,
     cluster_name: Arc<str>,
     max: Option<u32>,
+    dress: Arc<Dress>,
     port: Option<Arc<dyn ClusterPort>>,
 }
 
@@ -70,6 +71,7 @@ struct Read {
     /// By the name that [`muster_model::power::Credentials`] takes.
     credentials: BTreeMap<String, u64>,
     reports: BTreeMap<String, BootProgress>,
+    goodbyes: BTreeMap<String, AgentGoodbye>,
     pools: BTreeMap<String, Pool>,
 }
 
@@ -124,6 +126,7 @@ impl Facts {
             credentials.insert(format!("{}/{}", one.project, one.meta.name), one.meta.version);
         }
         let reports = self.reports().await?;
+        let goodbyes = self.goodbyes().await?;
         let pools = self.pools().await.unwrap_or_else(|error| {
             tracing::warn!(%error, "pools could not be read for their hosts; they stay as they were");
             self.read().pools.clone()
@@ -134,6 +137,7 @@ impl Facts {
             profiles: profiles.into_iter().map(|one| (one.spec.name.clone(), one.spec)).collect(),
             credentials,
             reports,
+            goodbyes,
             pools,
         };
         Ok(())
@@ -153,6 +157,16 @@ impl Facts {
         Ok(page.entries.iter().filter_map(report).collect())
     }
 
+    /// What agents said when they powered their hosts off.
+    async fn goodbyes(&self) -> Result<BTreeMap<String, AgentGoodbye>, InventoryError> {
+        let page = self.inventory.store().list(List::prefix(AGENT_GOODBYES)).await?;
+        let goodbye = |entry: &muster_model::store::Entry| {
+            let host = entry.key.strip_prefix(AGENT_GOODBYES)?.to_owned();
+            Some((host, serde_json::from_slice(&entry.value).ok()?))
+        };
+        Ok(page.entries.iter().filter_map(goodbye).collect())
+    }
+
     /// The pools that have an inventory name, with their clusters.
     async fn pools(&self) -> Result<BTreeMap<String, Pool>, RegistryError> {
         let prefix = keys::pool_owner("");
@@ -165,6 +179,12 @@ impl Facts {
             let Some(stored) = self.registry.read::<NodePool>(id).await? else { continue };
             let cluster = stored.object.cluster_id.uuid();
             let Some(owner) = self.registry.read::<Cluster>(cluster).await? else { continue };
+            let spec = &stored.object.spec;
+            let dress = Arc::new(Dress {
+                pool: Some(stored.object.name.to_string()),
+                labels: spec.node_labels().into_iter().collect(),
+                taints: spec.node_taints().into_iter().collect(),
+            });
             let max = self.registry.summary(Kind::Pool, id).and_then(|summary| summary.counts.max);
             pools.insert(
                 name,
@@ -172,6 +192,7 @@ impl Facts {
                     cluster,
                     cluster_name: owner.object.name.to_string().into(),
                     max,
+                    dress,
                     port: self.connections.port(&owner.object),
                 },
             );
@@ -198,6 +219,10 @@ impl Around for Facts {
         }
     }
 
+    fn freeze(&self) -> FreezeMode {
+        self.registry.freeze().mode
+    }
+
     fn clusters(&self) -> Vec<(Arc<str>, Arc<dyn ClusterPort>)> {
         let read = self.read();
         let mut clusters: BTreeMap<Uuid, Arc<dyn ClusterPort>> = BTreeMap::new();
@@ -217,6 +242,10 @@ impl Around for Facts {
         }
     }
 
+    fn dress(&self, pool: &str) -> Arc<Dress> {
+        self.read().pools.get(pool).map(|pool| Arc::clone(&pool.dress)).unwrap_or_default()
+    }
+
     fn pool_max(&self, pool: &str) -> Option<u32> {
         self.read().pools.get(pool).and_then(|pool| pool.max)
     }
@@ -233,8 +262,12 @@ impl Around for Facts {
         self.read().credentials.get(name).copied().unwrap_or(0)
     }
 
+    /// Which operation a goodbye belongs to is for the turn to say: it knows when it asked.
     fn agent(&self, host: &str) -> AgentView {
-        self.agents.view(host)
+        let mut view = self.agents.view(host);
+        let stored = self.read().goodbyes.get(host).map(|one| Goodbye { op: String::new(), at: one.at });
+        view.goodbye = view.goodbye.or(stored);
+        view
     }
 
     fn presence(&self, host: &str, now: Timestamp) -> Known<Presence> {

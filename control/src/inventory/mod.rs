@@ -14,6 +14,7 @@
 
 mod bulk;
 mod change;
+mod connections;
 mod discover;
 mod error;
 mod events;
@@ -26,6 +27,7 @@ pub mod keys;
 mod named;
 mod pool_status;
 mod power;
+mod settings;
 mod upkeep;
 mod vault;
 mod watch;
@@ -48,6 +50,7 @@ use crate::registry::Registry;
 
 pub use bulk::{LineReport, LineResult};
 pub use change::{Act, HostDeleted, HostWritten};
+pub use connections::{Access, ConnectionMeta};
 pub use discover::{Discovered, Prober, propose};
 pub use error::InventoryError;
 pub use events::{HostChange, HostChanges, InventoryEvent, SpecChange};
@@ -58,6 +61,7 @@ pub use index::Global;
 pub use keys::NamedKind;
 pub use named::{Named, NamedStored, NamedWritten};
 pub use power::{ManualRequest, PowerOrder};
+pub use settings::{SettingsError, set_settings};
 pub use vault::{CredentialDraft, CredentialShown, DraftValue, Vault, VaultKey, VaultKeyError};
 pub use watch::{HostWatch, RecordWatch, Show};
 

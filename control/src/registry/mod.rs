@@ -60,7 +60,7 @@ pub use noun::{Cluster, NodePool, Noun, StatusRecord, Stored};
 pub(crate) use operations::decode as decode_operation;
 pub use operations::{Operation, OperationState, Subject};
 pub use reports::ObjectStatus;
-pub use target::{OwnReport, PoolWord, Said};
+pub use target::{CONNECTED, OwnReport, PoolWord, Said};
 pub use watch::{Sight, Watch, WatchItem};
 pub use write::{AuditNote, Deleted, Force, Guard, WriteContext, Written};
 

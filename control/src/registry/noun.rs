@@ -246,6 +246,14 @@ impl Noun for Cluster {
         let subject = Subject { generation: self.generation, deleting: self.deleted_at.is_some() };
         aggregate_cluster(subject, reports, before.map(|(_, status)| status), now, config)
     }
+
+    /// Its credentials go with it.
+    fn companions(txn: Txn, before: Option<&Self>, after: Option<&Self>) -> Txn {
+        match (before, after) {
+            (Some(gone), None) => txn.delete(inventory::connection(gone.id)),
+            _ => txn,
+        }
+    }
 }
 
 impl Noun for NodePool {

@@ -4,6 +4,7 @@
 //! fault at once; nothing here talks to a machine.
 
 mod address;
+mod agent;
 mod boot;
 mod capacity;
 mod condition;
@@ -29,6 +30,7 @@ pub mod sync;
 pub mod unique;
 
 pub use address::{AddressError, MacAddress, MgmtAddress};
+pub use agent::AgentGoodbye;
 pub use boot::{BootMode, BootProfile, BootReport, BootTarget};
 pub use capacity::ResourceCapacity;
 pub use condition::{ConditionStatus, ConditionType, HostCondition, find_condition, is_true, set_condition};
@@ -42,7 +44,7 @@ pub use node_of::{Ambiguous, MAC_KEY, PROVIDER_SCHEME, node_of};
 pub use op::{Cause, HostOp, Intent, ManualPower, OpKind, PendingEffect, PowerCall, Switch, TestStage};
 pub use overlay::{Acknowledgement, Admin, Hold, Registered};
 pub use phase::{Phase, State};
-pub use policy::{HostPolicy, NodeAtOff, OnUnexpectedOff, OnUnexpectedOn, Permission};
+pub use policy::{HostPolicy, NodeAtOff, OnNodeDeleted, OnUnexpectedOff, OnUnexpectedOn, Permission};
 pub use pool::{
     BareMetalPoolStatus, FINISHED_STAYS, PoolHost, PoolHostConfig, PoolMembers, ScalingAction, ScalingNode,
     ScalingState, pool_status,

@@ -142,7 +142,7 @@ pub fn aggregate_cluster(
         reason: verdict.reason.to_string(),
         message: verdict.message.clone(),
         observed_generation: view.observed(),
-        conditions: view.conditions(&verdict, before),
+        conditions: view.conditions(&verdict, before).into_iter().chain(before.foreign()).collect(),
         ready_generation: verdict.ready_generation(subject, before),
         updated_at: now,
     };
@@ -200,6 +200,7 @@ fn pool_status(
         desired_nodes: target.nodes,
         current_nodes: current,
         ready_nodes: ready,
+        nodes_to_remove: previous.map(|previous| previous.nodes_to_remove.clone()).unwrap_or_default(),
         conditions,
         ready_generation: verdict.ready_generation(subject, before),
         updated_at: now,

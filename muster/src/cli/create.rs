@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     apply::{Failures, Printer},
+    connect,
     context::Connection,
     declare::{self, DryRun},
     failure::{Failure, Outcome},
@@ -72,6 +73,8 @@ struct Cluster {
     /// Whether decisions are carried out
     #[arg(long, value_parser = ["advise", "active"])]
     mode: Option<String>,
+    #[command(flatten)]
+    reach: connect::Reach,
     #[command(flatten)]
     how: How,
     #[command(flatten)]
@@ -232,8 +235,13 @@ impl Create {
 }
 
 pub(crate) async fn run(session: &Session, create: Create) -> Outcome {
+    // Before anything is created: a kubeconfig that cannot be read should leave nothing behind.
+    let mut reach = None;
     let (documents, how) = match (create.what, create.files) {
-        (Some(What::Cluster(cluster)), _) => (vec![cluster.document()], cluster.how),
+        (Some(What::Cluster(cluster)), _) => {
+            reach = cluster.reach.body()?;
+            (vec![cluster.document()], cluster.how)
+        }
         (Some(What::Pool(pool)), _) => (vec![pool.document()?], pool.how),
         (Some(What::Host(host)), _) => (vec![host.document()?], host.how),
         (Some(What::Rack(rack)), _) => (vec![rack.document()], rack.how),
@@ -254,7 +262,18 @@ pub(crate) async fn run(session: &Session, create: Create) -> Outcome {
             let wanted = declare::prepare(session, document).await?;
             let object = wanted.create(session, how.dry_run).await?;
             session.know_clusters(wanted.kind, std::slice::from_ref(&object)).await?;
-            printer.done(wanted.kind, &object, "created")
+            printer.done(wanted.kind, &object, "created")?;
+            match &reach {
+                Some(body) if how.dry_run == DryRun::None => {
+                    connect::set(session, wanted.kind, &object, body.clone()).await.map_err(|failure| {
+                        let name = kinds::text_at(&object, "name");
+                        failure.next(format!(
+                            "the cluster is registered, but not connected: put that right and run `muster connect cluster {name} --kubeconfig FILE`"
+                        ))
+                    })
+                }
+                _ => Ok(()),
+            }
         };
         failures.take(outcome.await)?;
     }

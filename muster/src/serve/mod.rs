@@ -1,10 +1,14 @@
 //! `muster serve`: puts the parts together, serves, and stops cleanly.
 
+mod agents;
 mod auth;
 mod cluster_identity;
+mod clusters;
 mod export;
 mod hosts;
 mod inventory;
+mod page;
+mod reads;
 pub(crate) mod store;
 mod triggers;
 
@@ -21,7 +25,7 @@ use muster_control::{
     audit::{AuditLog, AuditOptions, last_revision},
     explain::Explain,
     freeze,
-    planner::{NoConnections, Parts, Planning},
+    planner::{Parts, Planning, Thinking},
     registry::{Registry, RegistryOptions},
 };
 use muster_model::Clock;
@@ -29,6 +33,7 @@ use muster_server::{
     app::App,
     collect::{MeteredStore, PlannerCollector, PoolCollector},
     collect_hosts::{EachHostCollector, HostCollector},
+    collect_seed,
     example::Example,
     identity::Authenticator,
     limits::{Limits, RateLimit, WatchSlots},
@@ -83,13 +88,20 @@ async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let door = Door::open(settings, &clock).await?;
     let served = Served::open(settings, door.authenticator, &door.data_dir, clock).await?;
-    let Served { opened, mut app, hosts, switching, planning } = served;
+    let Served { opened, mut app, hosts, connected, switching, planning } = served;
     let stop = app.stop.clone();
     let loops = tokio::spawn({
         let (registry, inventory) = (Arc::clone(&app.registry), Arc::clone(&hosts.inventory));
-        let stop = stop.clone();
+        let (desk, stop) = (Arc::clone(&app.desk), stop.clone());
+        let (leading, clock) = (switching.lead.subscribe(), Arc::clone(&app.clock));
         async move {
-            tokio::join!(registry.run(stop.clone()), inventory.run(Arc::clone(&registry), stop));
+            tokio::join!(
+                registry.run(stop.clone()),
+                inventory.run(Arc::clone(&registry), stop.clone()),
+                connected.run(stop.clone()),
+                desk.news.run(stop.clone()),
+                desk.history.run(leading, clock, stop)
+            );
         }
     });
     let planners = tokio::spawn({
@@ -147,6 +159,7 @@ struct Served {
     opened: store::Opened,
     app: App,
     hosts: inventory::Parts,
+    connected: Arc<clusters::Connected>,
     switching: hosts::Running,
     planning: Planning,
 }
@@ -163,21 +176,47 @@ impl Served {
         note_regress(&opened, data_dir, clock.now()).await?;
         let registry = open_registry(settings, &opened, &metrics, &clock).await?;
         let hosts = inventory::open(settings, data_dir, Arc::clone(registry.store()), &clock).await?;
-        let switching = hosts::start(settings, &hosts, &registry, Arc::new(NoConnections), &clock, holder())?;
+        let holder = holder();
+        let connected = clusters::Connected::new(
+            settings,
+            Arc::clone(&hosts.vault),
+            Arc::clone(registry.store()),
+            &clock,
+            holder.clone(),
+        );
+        // Before anybody plans: a cluster that is connected must not look like one that is not.
+        connected.look().await;
+        let switching =
+            hosts::start(settings, &hosts, &registry, Arc::clone(&connected) as _, &clock, holder)?;
         metrics.register(Box::new(HostCollector::new(Arc::clone(&switching.host_loop))));
         if settings.parsed("metrics.hosts")? {
             metrics.register_hosts(Box::new(EachHostCollector::new(Arc::clone(&switching.host_loop))));
         }
         let mut parts = Parts::new(Arc::clone(&registry));
+        parts.connections = Arc::clone(&connected) as _;
         parts.triggers = Some(Arc::new(triggers::Configured::new(settings, Arc::clone(registry.store()))?));
+        parts.thinking = Thinking::Aside;
         metrics.register(Box::new(PlannerCollector::new(Arc::clone(&parts.board))));
+        let board = Arc::clone(&parts.board);
+        metrics.register_text(Box::new(move || collect_seed::text(&board)));
+        let desk = page::desk(
+            settings,
+            &registry,
+            &hosts.inventory,
+            &parts.board,
+            Arc::clone(&switching.transcripts),
+            &clock,
+        );
         let limits = limits_of(settings)?;
         let exporter = export::Portable::new(Arc::clone(&opened.store), Arc::clone(&clock));
         let app = App {
             inventory: Arc::clone(&hosts.inventory),
             vault: Arc::clone(&hosts.vault),
             prober: Arc::clone(&hosts.prober),
+            connector: Arc::clone(&connected) as _,
+            agents: Arc::clone(&switching.agents) as _,
             explain: Explain::new(Arc::clone(&parts.board), parts.journal.clone()),
+            desk,
             identity: Arc::new(authenticator),
             audit: Arc::new(open_audit(settings, data_dir)?),
             metrics,
@@ -191,7 +230,7 @@ impl Served {
             clock,
         };
         let planning = Planning::new(parts, Arc::clone(&app.clock));
-        Ok(Self { opened, app, hosts, switching, planning })
+        Ok(Self { opened, app, hosts, connected, switching, planning })
     }
 }
 
@@ -269,7 +308,9 @@ fn announce(address: SocketAddr, tls: bool, app: &App, token_file: Option<&std::
     if app.identity.is_dev() {
         let server = format!("{scheme}://{address}");
         let flag = if address.port() == DEFAULT_PORT { String::new() } else { format!(" --server {server}") };
-        output::line(&format!("open {server}/docs/ for the API, or try in another terminal:"));
+        output::line(&format!(
+            "open {server}/ in a browser ({server}/docs/ for the API), or try in another terminal:"
+        ));
         output::line(&format!("  muster get pools{flag}"));
         output::line(&format!("  muster create cluster lab --platform gcp{flag}"));
         output::line(&format!(
