@@ -1,5 +1,7 @@
 //! `muster doctor` on set-ups that are broken outside of its own files: a clock that is off, a store that takes no writes.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot read an answer has failed")]
+
 mod cli_support;
 
 use std::{

@@ -1,5 +1,7 @@
 //! Around the verbs: completion, contexts, doctor, the reference.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot read an answer has failed")]
+
 mod cli_support;
 
 use std::{

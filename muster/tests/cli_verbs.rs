@@ -1,5 +1,7 @@
 //! The verbs of the command line, run as a user runs them, against a real server.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot read an answer has failed")]
+
 mod cli_support;
 
 use std::{

@@ -266,7 +266,7 @@ fn advice(status: StatusCode, request: &Request, server: &str) -> (Exit, String)
         StatusCode::GONE => (Exit::Failure, "the past that was asked for is gone: start again without a revision".into()),
         StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY | StatusCode::PAYLOAD_TOO_LARGE => {
             let next = "correct what is named above and repeat";
-            let trial = if request.method != Method::GET { "; `--dry-run=server` checks without a change" } else { "" };
+            let trial = if request.method == Method::GET { "" } else { "; `--dry-run=server` checks without a change" };
             (Exit::Failure, format!("{next}{trial}"))
         }
         StatusCode::TOO_MANY_REQUESTS => (Exit::Failure, "wait a moment and repeat".into()),
