@@ -7,7 +7,10 @@ use std::{
 
 use prometheus_client::{
     collector::Collector,
-    encoding::{EncodeLabelSet, text::encode},
+    encoding::{
+        EncodeLabelSet,
+        text::{encode, encode_eof, encode_registry},
+    },
     metrics::{
         counter::Counter,
         family::{Family, MetricConstructor},
@@ -55,11 +58,16 @@ pub struct OperationLabels {
     pub operation: &'static str,
 }
 
+/// Writes families of series at the moment of a scrape.
+pub type Text = Box<dyn Fn() -> String + Send + Sync>;
+
 /// Counters and gauges that the service keeps while it runs.
 pub struct Metrics {
     registry: Mutex<Registry>,
     /// Series of every host, served apart and only where somebody wants them.
     hosts: Mutex<Option<Registry>>,
+    /// Whole families as text, for names that keep to no convention.
+    texts: Mutex<Vec<Text>>,
     pub requests: Family<RequestLabels, Counter>,
     pub request_seconds: Family<RouteLabels, Histogram, Latency>,
     pub in_flight: Gauge,
@@ -126,6 +134,7 @@ impl Metrics {
         Arc::new(Self {
             registry: Mutex::new(registry),
             hosts: Mutex::default(),
+            texts: Mutex::default(),
             requests,
             request_seconds,
             in_flight,
@@ -142,6 +151,11 @@ impl Metrics {
     /// Adds what is read from elsewhere at the moment of a scrape.
     pub fn register(&self, collector: Box<dyn Collector>) {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner).register_collector(collector);
+    }
+
+    /// Adds families that write themselves.
+    pub fn register_text(&self, text: Text) {
+        self.texts.lock().unwrap_or_else(PoisonError::into_inner).push(text);
     }
 
     /// Serves series of every host from now on.
@@ -162,7 +176,11 @@ impl Metrics {
     pub fn render(&self) -> Result<String, fmt::Error> {
         let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::new();
-        encode(&mut text, &registry)?;
+        encode_registry(&mut text, &registry)?;
+        for more in self.texts.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            text.push_str(&more());
+        }
+        encode_eof(&mut text)?;
         Ok(text)
     }
 }

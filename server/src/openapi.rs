@@ -1,6 +1,6 @@
 //! The description of the API, in `OpenAPI` 3.1.
 //!
-//! Two tables list every operation once; a test compares it with the routes, and the committed
+//! Three tables list every operation once; a test compares them with the routes, and the committed
 //! `docs/reference/openapi.json` with what this module makes.
 
 /// Method, path, id, success code, body and answer schemas, parameters, what it does.
@@ -21,6 +21,7 @@ macro_rules! operation {
 
 mod inventory;
 mod operations;
+mod page;
 mod schemas;
 
 use std::sync::OnceLock;
@@ -44,7 +45,7 @@ struct Operation {
 }
 
 fn operations() -> impl Iterator<Item = &'static Operation> {
-    operations::OPERATIONS.iter().chain(inventory::OPERATIONS)
+    operations::OPERATIONS.iter().chain(inventory::OPERATIONS).chain(page::OPERATIONS)
 }
 
 /// `GET /openapi.json`
@@ -86,7 +87,7 @@ pub fn document() -> Value {
 
 impl Operation {
     fn describe(&self) -> Value {
-        let open = !self.path.starts_with("/api/");
+        let open = !self.path.starts_with("/api/") || self.path.contains("/agent/") || self.id == "readSignIn";
         let mut parameters: Vec<Value> = path_parameters(self.path);
         parameters.extend(
             self.parameters.iter().map(|name| json!({ "$ref": format!("#/components/parameters/{name}") })),
@@ -130,6 +131,10 @@ impl Operation {
             Some(schema) => content("Done", "application/json", schema),
             None if self.id == "metrics" => json!({ "description": "Metrics", "content": {
                 "application/openmetrics-text": { "schema": { "type": "string" } } } }),
+            None if self.id == "stream" => {
+                json!({ "description": "Events: change, resync and beat", "content": {
+                "text/event-stream": { "schema": { "type": "string" } } } })
+            }
             None if self.id == "exportStore" => {
                 json!({ "description": "Lines of JSON with checksums", "content": {
                 "application/x-ndjson": { "schema": { "type": "string" } } } })

@@ -200,6 +200,7 @@ fn pool_status(
         desired_nodes: target.nodes,
         current_nodes: current,
         ready_nodes: ready,
+        nodes_to_remove: previous.map(|previous| previous.nodes_to_remove.clone()).unwrap_or_default(),
         conditions,
         ready_generation: verdict.ready_generation(subject, before),
         updated_at: now,

@@ -276,7 +276,7 @@ impl ClusterPort for Unusable {
     }
 
     async fn changed(&self, _: u64) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     async fn act(&self, node: &str, action: &NodeAction) -> Result<Acted, ActError> {

@@ -1,11 +1,14 @@
 //! `muster serve`: puts the parts together, serves, and stops cleanly.
 
+mod agents;
 mod auth;
 mod cluster_identity;
 mod clusters;
 mod export;
 mod hosts;
 mod inventory;
+mod page;
+mod reads;
 pub(crate) mod store;
 mod triggers;
 
@@ -22,7 +25,7 @@ use muster_control::{
     audit::{AuditLog, AuditOptions, last_revision},
     explain::Explain,
     freeze,
-    planner::{Parts, Planning},
+    planner::{Parts, Planning, Thinking},
     registry::{Registry, RegistryOptions},
 };
 use muster_model::Clock;
@@ -30,6 +33,7 @@ use muster_server::{
     app::App,
     collect::{MeteredStore, PlannerCollector, PoolCollector},
     collect_hosts::{EachHostCollector, HostCollector},
+    collect_seed,
     example::Example,
     identity::Authenticator,
     limits::{Limits, RateLimit, WatchSlots},
@@ -88,12 +92,15 @@ async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
     let stop = app.stop.clone();
     let loops = tokio::spawn({
         let (registry, inventory) = (Arc::clone(&app.registry), Arc::clone(&hosts.inventory));
-        let stop = stop.clone();
+        let (desk, stop) = (Arc::clone(&app.desk), stop.clone());
+        let (leading, clock) = (switching.lead.subscribe(), Arc::clone(&app.clock));
         async move {
             tokio::join!(
                 registry.run(stop.clone()),
                 inventory.run(Arc::clone(&registry), stop.clone()),
-                connected.run(stop)
+                connected.run(stop.clone()),
+                desk.news.run(stop.clone()),
+                desk.history.run(leading, clock, stop)
             );
         }
     });
@@ -188,7 +195,18 @@ impl Served {
         let mut parts = Parts::new(Arc::clone(&registry));
         parts.connections = Arc::clone(&connected) as _;
         parts.triggers = Some(Arc::new(triggers::Configured::new(settings, Arc::clone(registry.store()))?));
+        parts.thinking = Thinking::Aside;
         metrics.register(Box::new(PlannerCollector::new(Arc::clone(&parts.board))));
+        let board = Arc::clone(&parts.board);
+        metrics.register_text(Box::new(move || collect_seed::text(&board)));
+        let desk = page::desk(
+            settings,
+            &registry,
+            &hosts.inventory,
+            &parts.board,
+            Arc::clone(&switching.transcripts),
+            &clock,
+        );
         let limits = limits_of(settings)?;
         let exporter = export::Portable::new(Arc::clone(&opened.store), Arc::clone(&clock));
         let app = App {
@@ -196,7 +214,9 @@ impl Served {
             vault: Arc::clone(&hosts.vault),
             prober: Arc::clone(&hosts.prober),
             connector: Arc::clone(&connected) as _,
+            agents: Arc::clone(&switching.agents) as _,
             explain: Explain::new(Arc::clone(&parts.board), parts.journal.clone()),
+            desk,
             identity: Arc::new(authenticator),
             audit: Arc::new(open_audit(settings, data_dir)?),
             metrics,
@@ -288,7 +308,9 @@ fn announce(address: SocketAddr, tls: bool, app: &App, token_file: Option<&std::
     if app.identity.is_dev() {
         let server = format!("{scheme}://{address}");
         let flag = if address.port() == DEFAULT_PORT { String::new() } else { format!(" --server {server}") };
-        output::line(&format!("open {server}/docs/ for the API, or try in another terminal:"));
+        output::line(&format!(
+            "open {server}/ in a browser ({server}/docs/ for the API), or try in another terminal:"
+        ));
         output::line(&format!("  muster get pools{flag}"));
         output::line(&format!("  muster create cluster lab --platform gcp{flag}"));
         output::line(&format!(

@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use base64::Engine as _;
 use muster_emulate::{
     Power, RealClock, Timing,
     cluster::TestCluster,
@@ -74,6 +75,7 @@ impl Muster {
 }
 
 impl Drop for Muster {
+    #[allow(clippy::print_stderr, reason = "a test that fails shows what its server said")]
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -136,6 +138,14 @@ impl Story {
     ) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         cluster.kubectl(&["create", "namespace", name], "");
+        // As in any cluster, something runs on every node. A cluster without a single pod is not believed.
+        let agent = json!({ "apiVersion": "apps/v1", "kind": "DaemonSet",
+            "metadata": { "name": format!("agent-{name}"), "namespace": "kube-system" },
+            "spec": { "selector": { "matchLabels": { "agent": name } }, "template": {
+                "metadata": { "labels": { "agent": name } },
+                "spec": { "nodeSelector": { "nodepool": name }, "tolerations": [{ "operator": "Exists" }],
+                    "containers": [{ "name": "c", "image": "none" }] } } } });
+        cluster.kubectl(&["create", "-f", "-"], &agent.to_string());
         let clock: Arc<dyn Clock> = Arc::new(RealClock::default());
         let boot = muster_model::Duration::from_millis(u64::try_from(machines.boot.as_millis()).unwrap());
         let layout = Layout {
@@ -232,9 +242,35 @@ impl Story {
             "labels": machines.labels, "taints": machines.taints,
         });
         let cluster = self.get(&format!("/api/v1/clusters?name={name}")).await["clusters"][0]["id"].clone();
+        self.hides(kubeconfig, cluster.as_str().unwrap()).await;
         let path = format!("/api/v1/clusters/{}/nodepools", cluster.as_str().unwrap());
         let pool = self.post(&path, &json!({ "name": name, "spec": spec })).await;
-        self.pool = pool["id"].as_str().unwrap().to_owned();
+        self.pool = pool["id"].as_str().map(str::to_owned).unwrap();
+    }
+
+    /// What was handed in is in no answer, no export and no log.
+    async fn hides(&self, kubeconfig: &Path, cluster: &str) {
+        let text = std::fs::read_to_string(kubeconfig).unwrap();
+        let long = |c: char| c.is_ascii_alphanumeric() || "+/=-_.".contains(c);
+        let mut secrets: Vec<String> =
+            text.split(|c: char| !long(c)).filter(|word| word.len() > 200).map(str::to_owned).collect();
+        if let Some((_, rest)) = text.split_once("client-key: \"") {
+            let key = std::fs::read(rest.split('"').next().unwrap()).unwrap();
+            secrets.push(base64::engine::general_purpose::STANDARD.encode(key));
+        }
+        assert!(!secrets.is_empty(), "the kubeconfig holds keys or a token");
+        let url = format!("{}/api/v1/store/export", self.server().url);
+        let export =
+            self.http.get(url).header("x-user-email", EMAIL).send().await.unwrap().text().await.unwrap();
+        let connection = self.get(&format!("/api/v1/clusters/{cluster}/connection")).await.to_string();
+        assert!(connection.contains("kubeconfig"), "{connection}");
+        let log = std::fs::read_to_string(&self.server().log).unwrap();
+        for secret in secrets {
+            assert!(
+                ![&export, &connection, &log].iter().any(|place| place.contains(&secret)),
+                "a secret is told"
+            );
+        }
     }
 
     pub(crate) fn bmcs(&self) -> Vec<Arc<RedfishBmc>> {

@@ -82,7 +82,10 @@ pub(super) const OPERATIONS: &[Operation] = &[
     operation!("get" "/api/v1/hosts/{name}/boot" "readHostBoot" 200 None => Some("BootReport"), &["project"], "The last report on a server's boot"),
     operation!("post" "/api/v1/hosts/{name}/boot" "reportHostBoot" 200 Some("BootProgress") => Some("Message"), &[], "Report boot progress (controllers, or the token of this server)"),
     operation!("post" "/api/v1/hosts/{name}/boot-token" "makeBootToken" 201 None => Some("BootToken"), &["project"], "Make a token for a server's boot reports; it is shown once"),
+    operation!("post" "/api/v1/hosts/{name}/agent/hello" "agentHello" 200 Some("AgentHello") => Some("AgentAnswer"), &[], "A sign of life of the agent on a server, signed with that server's key; the answer may order it to power off"),
+    operation!("post" "/api/v1/hosts/{name}/agent/taken" "agentTaken" 200 Some("AgentTaken") => Some("Message"), &[], "The agent has taken the order and powers its server off"),
     operation!("get" "/api/v1/inventory" "readInventory" 200 None => Some("Inventory"), &["project"], "Figures, settings in force, and records that were set aside"),
+    operation!("put" "/api/v1/inventory/config" "configureHosts" 200 Some("HostSettings") => Some("HostSettingsKept"), &[], "Change the settings of all hosts: marks, limits, Prometheus, energy price"),
     operation!("post" "/api/v1/discover" "discover" 200 Some("DiscoverRequest") => Some("Discovered"), &["project"], "Ask a BMC what it is"),
     operation!("get" "/api/v1/racks" "listRacks" 200 None => Some("RackList"), RECORD_LIST, "List or watch racks"),
     operation!("post" "/api/v1/racks" "createRack" 201 Some("RackDraft") => Some("Rack"), CREATE, "Create a rack"),
@@ -103,6 +106,33 @@ pub(super) const OPERATIONS: &[Operation] = &[
     operation!("delete" "/api/v1/credentials/{name}" "deleteCredential" 200 None => Some("Message"), DELETE, "Delete a credential that no server names"),
     operation!("post" "/api/v1/credentials/{name}/rotate" "rotateCredential" 200 Some("CredentialDraft") => Some("Credential"), UPDATE, "Rotate a credential: the next version"),
 ];
+
+/// What agents on hosts say and hear.
+fn agents(text: &Value, time: &Value) -> Value {
+    json!({
+        "AgentHello": { "type": "object", "required": ["host", "bootId", "macs", "nonce", "sent", "signature"],
+            "properties": { "host": text, "bootId": text, "macs": { "type": "array", "items": text }, "nonce": text,
+            "sent": time, "signature": text } },
+        "AgentToken": { "type": "object", "required": ["host", "bootId", "nonce", "issued", "expires", "signature"],
+            "properties": { "host": text, "bootId": text, "nonce": text, "issued": time, "expires": time, "signature": text } },
+        "HostSettings": { "type": "object", "properties": {
+            "highMarkPercent": { "type": "integer" }, "lowMarkPercent": { "type": "integer" },
+            "maxPowerOperations": { "type": "integer" }, "maxPowerOperationsPerRack": { "type": "integer" },
+            "maxStartsPerSecond": { "type": "integer" }, "prometheusUrl": text, "energyPriceMicros": { "type": "integer" },
+            "currency": text, "policy": { "type": "object" }, "deadlines": { "type": "object" } } },
+        "HostSettingsKept": { "type": "object", "required": ["config", "revision"], "properties": {
+            "config": { "type": "object" }, "revision": text } },
+        "AgentAnswer": { "type": "object", "properties": { "powerOff": reference("AgentToken") } },
+        "AgentTaken": { "type": "object", "required": ["token", "nonce", "sent", "signature"], "properties": {
+            "token": reference("AgentToken"), "nonce": text, "sent": time, "signature": text } },
+    })
+}
+
+fn add(all: &mut Value, more: Value) {
+    if let (Value::Object(all), Value::Object(more)) = (all, more) {
+        all.extend(more);
+    }
+}
 
 fn list_of(all: &[&str]) -> Value {
     json!({ "type": "string", "enum": all })
@@ -200,6 +230,7 @@ pub(super) fn schemas() -> Value {
         "Discovered": { "type": "object", "required": ["identity", "spec", "missing"], "properties": {
             "identity": { "type": "object" }, "spec": { "type": "object" }, "missing": { "type": "array", "items": text } } },
     });
+    add(&mut all, agents(&text, &time));
     all["Host"] = host(&text, &time);
     all["HostSpec"] = host_spec(&text);
     all

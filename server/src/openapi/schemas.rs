@@ -147,8 +147,10 @@ pub(super) fn parameters() -> Value {
         "if-match": head("If-Match", TAGS, "The ETag that the object must have"),
         "if-none-match": head("If-None-Match", TAGS, "The ETag that the object must not have, or * to create"),
     });
-    if let (Value::Object(all), Value::Object(more)) = (&mut all, super::inventory::parameters(&query)) {
-        all.extend(more);
+    for more in [super::inventory::parameters(&query), super::page::parameters(&query)] {
+        if let (Value::Object(all), Value::Object(more)) = (&mut all, more) {
+            all.extend(more);
+        }
     }
     all
 }
@@ -164,6 +166,7 @@ pub(super) fn schemas() -> Value {
         decisions(),
         super::inventory::schemas(),
         super::inventory::connection_schemas(),
+        super::page::schemas(),
     ] {
         if let Value::Object(part) = part {
             all.extend(part);
