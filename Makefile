@@ -20,14 +20,23 @@ e2e: ## Every story on a real control plane, about 25 minutes (STORIES=name for 
 scale: ## Muster beside 1,000 kwok nodes and 3,000 pods: memory, lag, a burst of 500 (NODES, PODS, BURST)
 	@scripts/scale.sh
 
+chaos: ## Stop and kill servers at every point, a hundred times over (about an hour)
+	@scripts/chaos.sh
+
 check: ## The fast inner loop: format, lints, unit tests without other programs
 	@scripts/check.sh
 
 cluster: ## Start a real Kubernetes control plane on loopback, until Ctrl-C (KWOK=yes plays nodes)
 	@scripts/cluster/cluster.sh run "$${TMPDIR:-/tmp}/muster-cluster" >/dev/null
 
-build: ## Build the release binary, target/release/muster
+page: ## Build the page into web/dist, from where the program takes it
+	@scripts/page/build.sh
+
+build: page ## Build the release binary with the page, target/release/muster
 	cargo build --release --locked -p muster
+
+pictures: ## Make the pictures of the README anew, with a real browser
+	@scripts/page/pictures.sh
 
 fmt: ## Format the sources
 	cargo fmt --all
@@ -36,4 +45,4 @@ clean: ## Remove what was built here (the cache of test peers stays)
 	cargo clean
 	rm -rf .data
 
-.PHONY: help run test fuzz e2e scale check build fmt clean
+.PHONY: help run test fuzz e2e scale chaos check cluster page pictures build fmt clean

@@ -75,6 +75,8 @@ pub struct Counters {
     pub sessions: u64,
     pub sessions_peak: u64,
     pub refused: u64,
+    /// Cold resets of the controller.
+    pub restarts: u64,
     /// Every chassis control that was carried out, in order.
     pub controls: Vec<u8>,
 }

@@ -333,6 +333,12 @@ pub trait Power: Send + Sync + fmt::Debug {
         Err(PowerError::new(bmc, Fault::unsupported("identity", self.driver())))
     }
 
+    /// Restarts the BMC itself; the machine behind it goes on. For a BMC that is stuck, and only where a person has
+    /// allowed it.
+    async fn restart_bmc(&self, bmc: &Bmc) -> Result<Accepted, PowerError> {
+        Err(PowerError::new(bmc, Fault::unsupported("a restart of the BMC", self.driver())))
+    }
+
     /// Ends every session that the driver holds. Called once, before the process stops.
     async fn close(&self) {}
 }

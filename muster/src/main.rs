@@ -1,5 +1,6 @@
 //! Muster: one binary that serves, and the command line that talks to it.
 
+mod agent;
 mod bench;
 mod cli;
 mod clock;
@@ -26,6 +27,7 @@ struct Cli {
 enum Command {
     /// Serve the API
     Serve(serve::Args),
+    Agent(agent::Args),
     Simulate(Box<simulate::Args>),
     /// Measure Muster on this machine, against its bars
     Bench(bench::Args),
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let result = match Cli::parse_from(cli::reorder(std::env::args_os())).command {
         Command::Serve(args) => serve::main(args),
+        Command::Agent(args) => agent::main(&args),
         Command::Simulate(args) => {
             Ok(simulate::run(&args, &mut std::io::stdout().lock(), &mut std::io::stderr().lock()).into())
         }

@@ -6,7 +6,11 @@
 #[path = "api/harness.rs"]
 mod harness;
 
-use std::sync::Arc;
+use std::{
+    path::Path,
+    process::{Command, Output},
+    sync::Arc,
+};
 
 use muster_emulate::{
     Power, RealClock, Timing,
@@ -129,4 +133,105 @@ async fn bm_7_17_killed_after_the_power_on_the_next_process_sends_none() {
     assert!(events.body["total"].as_u64().unwrap() >= 5, "{}", events.body);
     let page = reqwest::get(format!("{}/metrics", server.base)).await.unwrap().text().await.unwrap();
     assert!(page.contains("muster_hosts{phase=\"idle\"} 1"), "{page}");
+}
+
+/// Runs the command line as a person would.
+fn muster(server: &Server, directory: &Path, words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_muster"))
+        .args(words)
+        .args(["--server", &server.base, "--as-email", USER])
+        .current_dir(directory)
+        .env("HOME", directory)
+        .output()
+        .expect("muster runs")
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+const CANARY: &str = "canary-2718-albatross";
+
+/// A machine that nobody has described: its BMC is met, its key approved, and its own words make the document. The
+/// password is found in no log, however much is logged.
+#[tokio::test(flavor = "multi_thread")]
+async fn ops_r19_discovery_sends_nothing_secret_before_its_key_is_approved_and_logs_none() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let clock = Arc::new(RealClock::default());
+    let fleet = Fleet::start(&Layout { tls: true, ..Layout::default() }, clock.clone()).await.unwrap();
+    let bmc = fleet.first();
+    bmc.set_password(CANARY);
+    let directory = tempfile::tempdir().unwrap();
+    let arguments = ["--bmc-allow", "127.0.0.0/8", "--set", FACTOR, "--set", "log.level=trace"];
+    let server = Server::start(directory.path(), &arguments);
+    std::fs::write(directory.path().join("password"), CANARY).unwrap();
+    let run = |words: &[&str]| muster(&server, directory.path(), words);
+    let made = run(&["create", "credential", "rack-a", "--user", "admin", "--password-file", "password"]);
+    assert!(made.status.success(), "{}", text(&made));
+    let address = bmc.address.to_string();
+    let first = run(&["discover", &address, "--credential", "rack-a"]);
+    assert!(!first.status.success(), "an unknown key is not trusted");
+    assert_eq!(bmc.counters().credentials_seen, 0, "nothing secret is sent before that");
+    let said = text(&first);
+    let pin = said
+        .split(|c: char| c.is_whitespace() || "\"',;".contains(c))
+        .find(|word| word.starts_with("sha256/"));
+    let pin = pin.unwrap_or_else(|| panic!("the key is shown: {said}")).trim_end_matches('.').to_owned();
+
+    let found = run(&[
+        "discover",
+        &address,
+        "--credential",
+        "rack-a",
+        "--pin",
+        &pin,
+        "--name",
+        "gpu-1",
+        "--pool",
+        "gpu",
+    ]);
+    assert!(found.status.success(), "{}", text(&found));
+    let document = String::from_utf8_lossy(&found.stdout).into_owned();
+    for part in ["gpu-1", "EMU000000", "512Gi", "\"128\"", "macAddress", "gpu: 1", &pin] {
+        assert!(document.contains(part), "{part}: {document}");
+    }
+    std::fs::write(directory.path().join("gpu-1.yaml"), &document).unwrap();
+    let applied = run(&["apply", "-f", "gpu-1.yaml"]);
+    assert!(applied.status.success(), "{}", text(&applied));
+    let user = World::new(&server.base, "embedded").named(USER);
+    user.until("/api/v1/hosts/gpu-1", |host| host["status"]["phase"] == "idle").await;
+    let host = run(&["describe", "host", "gpu-1"]);
+    assert!(host.status.success(), "{}", text(&host));
+
+    // Refused accounts are the noisiest: the BMC's password changes behind our back, and then for us, too.
+    bmc.set_password("another-one");
+    bmc.drop_sessions();
+    user.until("/api/v1/hosts/gpu-1", |host| host["status"]["phase"] == "quarantined").await;
+    let told = [&said, &document, &text(&host), &text(&run(&["history", "host", "gpu-1"]))].map(Clone::clone);
+    let page = reqwest::get(format!("{}/metrics", server.base)).await.unwrap().text().await.unwrap();
+    drop(server);
+    let mut files = vec![("what was said".to_owned(), told.join("\n")), ("metrics".to_owned(), page)];
+    let mut folders = vec![directory.path().to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.file_name().is_some_and(|name| name != "password") {
+                files.push((
+                    path.display().to_string(),
+                    String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned(),
+                ));
+            }
+        }
+    }
+    let log = files.iter().find(|(name, _)| name.ends_with("stderr.log")).expect("a log");
+    assert!(log.1.len() > 10_000, "the log is loud: {}", log.1.len());
+    let encoded =
+        base64::Engine::encode(&base64::engine::general_purpose::STANDARD, format!("admin:{CANARY}"));
+    for (name, content) in &files {
+        for hidden in [CANARY, "albatross", &encoded] {
+            assert!(!content.contains(hidden), "{hidden} is in {name}");
+        }
+    }
 }

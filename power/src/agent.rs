@@ -3,7 +3,8 @@
 //! The agent asks, the control plane answers: it sends a signed [`Hello`] every few seconds and finds a
 //! [`Token`] in the answer when it shall power off. A token is for one host, one boot, one time and a short
 //! while. So a token that is replayed, arrives late, or meets the machine after its next boot does nothing.
-//! Silence of an agent is not "off": it is unknown.
+//! Before it powers off, the agent says so ([`Taken`]): that, and the silence after it, is how a machine without a
+//! BMC is known to be off. Silence alone is not "off": it is unknown.
 
 use std::{
     collections::BTreeMap,
@@ -61,6 +62,16 @@ pub struct Token {
     pub signature: String,
 }
 
+/// The agent's last word: it has taken this token and powers off.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Taken {
+    pub token: Token,
+    pub nonce: String,
+    pub sent: Timestamp,
+    pub signature: String,
+}
+
 /// Why a message was not believed. The text says nothing that helps to forge one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Distrust {
@@ -95,6 +106,32 @@ impl Hello {
             self.nonce.clone(),
             self.sent.millis().to_string(),
         ]
+    }
+}
+
+impl Distrust {
+    /// What to do about it, for the log of the machine whose key it is.
+    pub const fn advice(self) -> &'static str {
+        match self {
+            Self::Signature => "the keys of host and agent differ",
+            Self::WrongHost => "it is for another host",
+            Self::WrongBoot => "it is for another boot of this host",
+            Self::Stale => "it is too old, or the clocks differ by more than 30 seconds",
+            Self::Replayed => "it was seen before",
+        }
+    }
+}
+
+impl Taken {
+    fn new(key: &Secret, token: Token, now: Timestamp) -> Self {
+        let mut taken = Self { token, nonce: sign::nonce(), sent: now, signature: String::new() };
+        taken.signature = sign::sign(key, &taken.parts().each_ref().map(String::as_str));
+        taken
+    }
+
+    fn parts(&self) -> [String; 4] {
+        let token = self.token.parts().join("\n");
+        ["taken".into(), token, self.nonce.clone(), self.sent.millis().to_string()]
     }
 }
 
@@ -140,6 +177,11 @@ impl Guard {
 
     pub fn hello(&self, macs: Vec<Mac>, now: Timestamp) -> Hello {
         Hello::new(&self.key, &self.host, &self.boot_id, macs, now)
+    }
+
+    /// The last word about a token that was accepted.
+    pub fn taken(&self, token: &Token, now: Timestamp) -> Taken {
+        Taken::new(&self.key, token.clone(), now)
     }
 
     /// `Ok` at most once per token: the machine may be powered off.
@@ -228,6 +270,36 @@ impl AgentHub {
         };
         state.hosts.insert(hello.host.clone(), known);
         Ok(HelloAnswer { power_off: order })
+    }
+
+    /// Takes an agent's last word. It is believed of a token that was ours, also of one that an earlier leader made.
+    pub fn taken(&self, taken: &Taken, key: &Secret) -> Result<(), Distrust> {
+        let now = self.clock.now();
+        let is_signed = |parts: &[String], signature: &str| {
+            let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+            sign::is_signed(key, &parts, signature)
+        };
+        if !is_signed(&taken.parts(), &taken.signature)
+            || !is_signed(&taken.token.parts(), &taken.token.signature)
+        {
+            return Err(Distrust::Signature);
+        }
+        let fresh_until = taken.sent.saturating_add(CLOCK_SKEW);
+        let token_until = taken.token.expires.saturating_add(CLOCK_SKEW);
+        if now > fresh_until || now > token_until || taken.sent > now.saturating_add(CLOCK_SKEW) {
+            return Err(Distrust::Stale);
+        }
+        let mut state = self.state();
+        if !state.seen.take(&taken.nonce, fresh_until, now) {
+            return Err(Distrust::Replayed);
+        }
+        if let Some(known) = state.hosts.get_mut(&taken.token.host) {
+            if known.boot_id != taken.token.boot_id {
+                return Err(Distrust::WrongBoot); // it has booted since
+            }
+            known.order = None;
+        }
+        Ok(())
     }
 
     pub fn heard(&self, host: &str) -> Option<Heard> {

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use muster_model::{
     Clock, Timestamp,
     power::{
-        Abilities, Accepted, Bmc, BootOverride, DriverKind, Order, Power, PowerAction, PowerError, Reading,
-        Sensors,
+        Abilities, Accepted, Bmc, BootOverride, DriverKind, Identity, Order, Power, PowerAction, PowerError,
+        Reading, Sensors,
     },
 };
 
@@ -77,6 +77,15 @@ impl Power for DryRun {
 
     async fn sensors(&self, bmc: &Bmc) -> Result<Sensors, PowerError> {
         self.reads.sensors(bmc).await
+    }
+
+    async fn identify(&self, bmc: &Bmc) -> Result<Identity, PowerError> {
+        self.reads.identify(bmc).await
+    }
+
+    async fn restart_bmc(&self, bmc: &Bmc) -> Result<Accepted, PowerError> {
+        self.record(bmc, "restart its BMC".to_owned());
+        Ok(Accepted::Sent { how: "nothing (dry run)".into() })
     }
 
     async fn close(&self) {

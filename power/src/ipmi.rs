@@ -122,6 +122,7 @@ impl Inner {
             Job::SetBoot(boot) => chassis.set_boot(boot, &bmc.expect).await.map(Done::Boot),
             Job::Sensors => chassis.sensors(self.clock.now()).await.map(Box::new).map(Done::Sensors),
             Job::Identify => chassis.identify().await.map(Box::new).map(Done::Identity),
+            Job::RestartBmc => chassis.restart_bmc(&bmc.expect).await.map(Done::Accepted),
         }
     }
 }
@@ -165,6 +166,10 @@ impl Power for Ipmi {
 
     async fn sensors(&self, bmc: &Bmc) -> Result<Sensors, PowerError> {
         Ok(self.run(bmc, Job::Sensors).await?.sensors())
+    }
+
+    async fn restart_bmc(&self, bmc: &Bmc) -> Result<Accepted, PowerError> {
+        Ok(self.run(bmc, Job::RestartBmc).await?.accepted())
     }
 
     async fn identify(&self, bmc: &Bmc) -> Result<Identity, PowerError> {

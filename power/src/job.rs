@@ -12,6 +12,7 @@ pub(crate) enum Job {
     SetBoot(BootOverride),
     Sensors,
     Identify,
+    RestartBmc,
 }
 
 /// Its answer: the variant belongs to the question.

@@ -161,6 +161,7 @@ impl Inner {
             Job::SetBoot(boot) => talk.set_boot(&path, &bmc.expect, boot).await.map(Done::Boot),
             Job::Sensors => talk.sensors(&path).await.map(Box::new).map(Done::Sensors),
             Job::Identify => talk.identify(&path).await.map(Box::new).map(Done::Identity),
+            Job::RestartBmc => talk.restart_bmc(&path, &bmc.expect).await.map(Done::Accepted),
         }
     }
 }
@@ -214,6 +215,10 @@ impl Power for Redfish {
 
     async fn identify(&self, bmc: &Bmc) -> Result<Identity, PowerError> {
         Ok(self.run(bmc, Job::Identify).await?.identity())
+    }
+
+    async fn restart_bmc(&self, bmc: &Bmc) -> Result<Accepted, PowerError> {
+        Ok(self.run(bmc, Job::RestartBmc).await?.accepted())
     }
 
     async fn close(&self) {

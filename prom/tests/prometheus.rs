@@ -167,7 +167,7 @@ async fn ask(client: &Prometheus, query: &str, extra: Value) -> Known<Finding> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn triggers_fire_hold_or_are_unknown_for_the_right_reason() {
+async fn bm_7_23_triggers_fire_hold_or_are_unknown_for_the_right_reason() {
     let server = Server::start().await;
     let client = server.client();
     // (query, settings, what it is: true or false, or words of the reason for unknown)

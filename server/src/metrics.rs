@@ -7,7 +7,10 @@ use std::{
 
 use prometheus_client::{
     collector::Collector,
-    encoding::{EncodeLabelSet, text::encode},
+    encoding::{
+        EncodeLabelSet,
+        text::{encode, encode_eof, encode_registry},
+    },
     metrics::{
         counter::Counter,
         family::{Family, MetricConstructor},
@@ -55,17 +58,24 @@ pub struct OperationLabels {
     pub operation: &'static str,
 }
 
+/// Writes families of series at the moment of a scrape.
+pub type Text = Box<dyn Fn() -> String + Send + Sync>;
+
 /// Counters and gauges that the service keeps while it runs.
 pub struct Metrics {
     registry: Mutex<Registry>,
     /// Series of every host, served apart and only where somebody wants them.
     hosts: Mutex<Option<Registry>>,
+    /// Whole families as text, for names that keep to no convention.
+    texts: Mutex<Vec<Text>>,
     pub requests: Family<RequestLabels, Counter>,
     pub request_seconds: Family<RouteLabels, Histogram, Latency>,
     pub in_flight: Gauge,
     pub watches: Gauge,
     pub store_requests: Family<StoreLabels, Counter>,
     pub store_seconds: Family<OperationLabels, Histogram, Latency>,
+    /// 1 unless the last write failed because of the store itself.
+    pub store_writable: Gauge,
     pub audit_lines: Counter,
     pub revision: Gauge<i64, std::sync::atomic::AtomicI64>,
     pub rate_limited: Counter<u64, AtomicU64>,
@@ -100,6 +110,13 @@ impl Metrics {
             "Time that calls to the store took",
             store_seconds.clone(),
         );
+        let store_writable = Gauge::default();
+        store_writable.set(1);
+        registry.register(
+            "store_writable",
+            "0 when the last write failed because of the store: a full or read-only disk, or no answer",
+            store_writable.clone(),
+        );
         let audit_lines = Counter::default();
         registry.register("audit_lines", "Lines written to the audit log", audit_lines.clone());
         let revision = Gauge::default();
@@ -117,12 +134,14 @@ impl Metrics {
         Arc::new(Self {
             registry: Mutex::new(registry),
             hosts: Mutex::default(),
+            texts: Mutex::default(),
             requests,
             request_seconds,
             in_flight,
             watches,
             store_requests,
             store_seconds,
+            store_writable,
             audit_lines,
             revision,
             rate_limited,
@@ -132,6 +151,11 @@ impl Metrics {
     /// Adds what is read from elsewhere at the moment of a scrape.
     pub fn register(&self, collector: Box<dyn Collector>) {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner).register_collector(collector);
+    }
+
+    /// Adds families that write themselves.
+    pub fn register_text(&self, text: Text) {
+        self.texts.lock().unwrap_or_else(PoisonError::into_inner).push(text);
     }
 
     /// Serves series of every host from now on.
@@ -152,7 +176,11 @@ impl Metrics {
     pub fn render(&self) -> Result<String, fmt::Error> {
         let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::new();
-        encode(&mut text, &registry)?;
+        encode_registry(&mut text, &registry)?;
+        for more in self.texts.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            text.push_str(&more());
+        }
+        encode_eof(&mut text)?;
         Ok(text)
     }
 }

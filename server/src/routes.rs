@@ -3,21 +3,22 @@
 use axum::{
     Router,
     middleware::from_fn_with_state,
-    routing::{delete, get, post},
+    routing::{delete, get, post, put},
 };
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::{
     api::{
-        audit, boot, clusters, connections, credentials, decisions, explain, export, freeze, host_actions,
-        host_bulk, hosts, inventory, named, operations, pools, probes, status,
+        agent, audit, boot, clusters, connections, credentials, decisions, energy, explain, export, freeze,
+        host_actions, host_bulk, hosts, inventory, me, named, operations, overview, pending, pools, probes, search,
+        status, stream, what_if,
     },
     app::App,
-    frame, openapi,
+    frame, openapi, page,
 };
 
 /// Every path that is served, as metrics label them.
-pub const PATHS: [&str; 57] = [
+pub const PATHS: [&str; 71] = [
     "/health",
     "/livez",
     "/readyz",
@@ -52,7 +53,10 @@ pub const PATHS: [&str; 57] = [
     "/api/v1/hosts/{name}/power",
     "/api/v1/hosts/{name}/boot",
     "/api/v1/hosts/{name}/boot-token",
+    "/api/v1/hosts/{name}/agent/hello",
+    "/api/v1/hosts/{name}/agent/taken",
     "/api/v1/inventory",
+    "/api/v1/inventory/config",
     "/api/v1/discover",
     "/api/v1/racks",
     "/api/v1/racks/{name}",
@@ -70,6 +74,17 @@ pub const PATHS: [&str; 57] = [
     "/api/v1/explain/host/{name}",
     "/api/v1/explain/pool/{id}",
     "/api/v1/explain/decision/{id}",
+    "/api/v1/overview",
+    "/api/v1/pending",
+    "/api/v1/energy",
+    "/api/v1/history",
+    "/api/v1/search",
+    "/api/v1/stream",
+    "/api/v1/what-if",
+    "/api/v1/me",
+    "/api/v1/sign-in",
+    "/api/v1/settings",
+    "/api/v1/hosts/{name}/transcript",
     "/api/v1/freeze",
     "/api/v1/audit",
     "/api/v1/audit/verify",
@@ -96,6 +111,7 @@ fn host_routes(root: &str) -> Router<App> {
         .route(&at("/export"), get(host_bulk::export))
         .route(&at("/{name}"), get(hosts::read).put(hosts::replace).patch(hosts::patch).delete(hosts::delete))
         .route(&at("/{name}/events"), get(host_actions::events))
+        .route(&at("/{name}/transcript"), get(me::transcript))
         .route(&at("/{name}/hold"), post(host_actions::hold))
         .route(&at("/{name}/release"), post(host_actions::release))
         .route(&at("/{name}/maintenance"), post(host_actions::maintenance))
@@ -109,6 +125,7 @@ fn host_routes(root: &str) -> Router<App> {
 fn inventory_routes() -> Router<App> {
     Router::new()
         .route("/api/v1/inventory", get(inventory::read))
+        .route("/api/v1/inventory/config", put(inventory::configure))
         .route("/api/v1/discover", post(inventory::discover))
         .route("/api/v1/racks", get(named::racks::list).post(named::racks::create))
         .route(
@@ -134,6 +151,20 @@ fn inventory_routes() -> Router<App> {
         .route("/api/v1/credentials/{name}/rotate", post(credentials::rotate))
 }
 
+/// What pages are made of.
+fn page_routes() -> Router<App> {
+    Router::new()
+        .route("/api/v1/overview", get(overview::read))
+        .route("/api/v1/pending", get(pending::read))
+        .route("/api/v1/energy", get(energy::read))
+        .route("/api/v1/history", get(energy::history))
+        .route("/api/v1/search", get(search::search))
+        .route("/api/v1/stream", get(stream::stream))
+        .route("/api/v1/what-if", post(what_if::ask))
+        .route("/api/v1/me", get(me::me))
+        .route("/api/v1/settings", get(me::settings))
+}
+
 /// Boot progress: a host's own token is enough for it.
 fn boot_routes(app: &App) -> Router<App> {
     let path = |root: &str| format!("{root}/{{name}}/boot");
@@ -141,6 +172,17 @@ fn boot_routes(app: &App) -> Router<App> {
         .route(&path("/api/v1/hosts"), post(boot::report).get(boot::read))
         .route(&path(HOSTS_ALIAS), post(boot::report).get(boot::read))
         .route_layer(from_fn_with_state(app.clone(), boot::guard))
+}
+
+/// Agents on hosts: their own key is what proves them.
+fn agent_routes() -> Router<App> {
+    let path = |root: &str, rest: &str| format!("{root}/{{name}}/agent/{rest}");
+    let under = |root: &str| {
+        Router::new()
+            .route(&path(root, "hello"), post(agent::hello))
+            .route(&path(root, "taken"), post(agent::taken))
+    };
+    under("/api/v1/hosts").merge(under(HOSTS_ALIAS))
 }
 
 /// The whole service.
@@ -188,7 +230,8 @@ pub fn router(app: &App) -> Router {
         .route("/api/v1/operations/{id}/cancel", post(operations::cancel))
         .merge(host_routes("/api/v1/hosts"))
         .merge(host_routes(HOSTS_ALIAS))
-        .merge(inventory_routes());
+        .merge(inventory_routes())
+        .merge(page_routes());
     let api = if app.identity.is_dev() {
         api
     } else {
@@ -199,6 +242,7 @@ pub fn router(app: &App) -> Router {
         .route("/health", get(probes::health))
         .route("/livez", get(probes::live))
         .route("/readyz", get(probes::ready))
+        .route("/api/v1/sign-in", get(me::sign_in))
         .route("/openapi.json", get(openapi::serve));
     let open = if app.identity.is_dev() {
         open.route("/metrics", get(probes::open_metrics))
@@ -210,8 +254,10 @@ pub fn router(app: &App) -> Router {
     Router::new()
         .merge(api)
         .merge(boot_routes(app))
+        .merge(agent_routes())
         .merge(open)
         .merge(docs)
+        .fallback(page::serve)
         .layer(from_fn_with_state(app.clone(), frame::outer))
         .with_state(app.clone())
 }

@@ -53,6 +53,18 @@ fn word(inputs: &Inputs, built: &Built, plan: &Plan, pool: &PoolInput, link: &Li
         let desired = if sizes.acts { sizes.after } else { sizes.staying };
         word.desired = Some(desired);
         word.report = Some(own_report(inputs, pool, desired, &sizes));
+    } else {
+        // What was asked for and has not gone yet; a plan that is only advice asks for nothing.
+        let asked =
+            inputs.memory.asked.get(pool.name()).map(|asked| asked.leaving.clone()).unwrap_or_default();
+        let mut leaving: Vec<String> = asked
+            .into_iter()
+            .filter(|name| built.snapshot.members.contains_key(name.as_str()))
+            .chain(going(&built.snapshot, pool))
+            .collect();
+        leaving.sort();
+        leaving.dedup();
+        word.leaving = Some(leaving);
     }
     word
 }
@@ -166,6 +178,15 @@ fn condition(
         observed_generation: Some(pool.object.generation),
         severity: None,
     }
+}
+
+/// Nodes of the pool that are on their way out.
+fn going<'s>(snapshot: &'s Snapshot, pool: &PoolInput) -> impl Iterator<Item = String> + 's {
+    let pool = pool.name().to_owned();
+    let members = snapshot.members.iter();
+    members
+        .filter(move |(_, member)| *member.pool == *pool && member.state == MemberState::Leaving)
+        .map(|(name, _)| name.to_string())
 }
 
 fn leaving<'s>(snapshot: &'s Snapshot, plan: &'s Plan, pool: &PoolInput) -> Vec<&'s str> {

@@ -64,7 +64,12 @@ pub(super) async fn write(
     let Some(pool) = inputs.pool_named(&size.pool) else {
         return Ok(Err(format!("pool {} is gone", size.pool)));
     };
-    let word = PoolWord { desired: Some(size.nodes), ..PoolWord::default() };
+    let mut going = memory.asked.get(&size.pool).map(|old| old.leaving.clone()).unwrap_or_default();
+    going.extend(size.leaving.iter().cloned());
+    going.retain(|name| inputs.observed.has_node(name));
+    going.sort();
+    going.dedup();
+    let word = PoolWord { desired: Some(size.nodes), leaving: Some(going), ..PoolWord::default() };
     match parts.registry.say(fence, pool.object.id.uuid(), &word, inputs.now).await? {
         Said::Written | Said::AlreadySo => {}
         Said::Gone => return Ok(Err(format!("pool {} is gone", size.pool))),

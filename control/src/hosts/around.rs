@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use muster_engine::lifecycle::{AgentView, BootProgress};
 use muster_model::{
     Known, Timestamp,
-    host::{BootProfile, Presence},
+    host::{BootProfile, FreezeMode, Presence},
     observe::ClusterPort,
     pool::Taint,
     rack::Rack,
@@ -39,6 +39,12 @@ pub struct Dress {
 pub trait Around: Send + Sync + fmt::Debug {
     /// Where the nodes of `pool` are.
     fn home(&self, pool: &str) -> Home;
+
+    /// What stops every action, or wakes everything, beside the settings that the loop reads itself: a store that was
+    /// restored and has not seen the world since.
+    fn freeze(&self) -> FreezeMode {
+        FreezeMode::None
+    }
 
     /// Every connected cluster: a change in one of them wakes its hosts.
     fn clusters(&self) -> Vec<(Arc<str>, Arc<dyn ClusterPort>)> {

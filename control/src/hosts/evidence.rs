@@ -110,11 +110,7 @@ pub(super) fn gather(
         settings,
         intent: record.intent.as_deref().cloned(),
         leadership: Leadership::Leader { epoch: lead.fence.epoch.0, lease_left: lead.left },
-        freeze: match book.global.freeze {
-            FreezeMode::None => Freeze::None,
-            FreezeMode::Frozen => Freeze::Frozen,
-            FreezeMode::AllOn => Freeze::AllOn,
-        },
+        freeze: freeze(book.global.freeze, shared.around.freeze()),
         deletion: if record.spec.is_none() { Deletion::Forced } else { deletion(spec) },
         power,
         bmc,
@@ -124,6 +120,15 @@ pub(super) fn gather(
         node,
         pods,
         performed: memo.performed.clone(),
+    }
+}
+
+/// The stricter of what the settings say and what the rest of the process knows.
+const fn freeze(settings: FreezeMode, told: FreezeMode) -> Freeze {
+    match (settings, told) {
+        (FreezeMode::Frozen, _) | (_, FreezeMode::Frozen) => Freeze::Frozen,
+        (FreezeMode::AllOn, _) | (_, FreezeMode::AllOn) => Freeze::AllOn,
+        (FreezeMode::None, FreezeMode::None) => Freeze::None,
     }
 }
 

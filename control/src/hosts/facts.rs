@@ -7,12 +7,12 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-use muster_engine::lifecycle::{AgentView, BootProgress};
+use muster_engine::lifecycle::{AgentView, BootProgress, Goodbye};
 use muster_model::{
     Clock, Duration, Known, Timestamp,
     host::{
-        BootProfile, BootReport, Presence,
-        keys::{BOOT_PROGRESS, boot_progress},
+        AgentGoodbye, BootProfile, BootReport, FreezeMode, Presence,
+        keys::{AGENT_GOODBYES, BOOT_PROGRESS, boot_progress},
     },
     observe::ClusterPort,
     rack::Rack,
@@ -71,6 +71,7 @@ struct Read {
     /// By the name that [`muster_model::power::Credentials`] takes.
     credentials: BTreeMap<String, u64>,
     reports: BTreeMap<String, BootProgress>,
+    goodbyes: BTreeMap<String, AgentGoodbye>,
     pools: BTreeMap<String, Pool>,
 }
 
@@ -125,6 +126,7 @@ impl Facts {
             credentials.insert(format!("{}/{}", one.project, one.meta.name), one.meta.version);
         }
         let reports = self.reports().await?;
+        let goodbyes = self.goodbyes().await?;
         let pools = self.pools().await.unwrap_or_else(|error| {
             tracing::warn!(%error, "pools could not be read for their hosts; they stay as they were");
             self.read().pools.clone()
@@ -135,6 +137,7 @@ impl Facts {
             profiles: profiles.into_iter().map(|one| (one.spec.name.clone(), one.spec)).collect(),
             credentials,
             reports,
+            goodbyes,
             pools,
         };
         Ok(())
@@ -152,6 +155,16 @@ impl Facts {
             Some((host, BootProgress { stage: report.stage, os: report.os, at: report.at }))
         };
         Ok(page.entries.iter().filter_map(report).collect())
+    }
+
+    /// What agents said when they powered their hosts off.
+    async fn goodbyes(&self) -> Result<BTreeMap<String, AgentGoodbye>, InventoryError> {
+        let page = self.inventory.store().list(List::prefix(AGENT_GOODBYES)).await?;
+        let goodbye = |entry: &muster_model::store::Entry| {
+            let host = entry.key.strip_prefix(AGENT_GOODBYES)?.to_owned();
+            Some((host, serde_json::from_slice(&entry.value).ok()?))
+        };
+        Ok(page.entries.iter().filter_map(goodbye).collect())
     }
 
     /// The pools that have an inventory name, with their clusters.
@@ -206,6 +219,10 @@ impl Around for Facts {
         }
     }
 
+    fn freeze(&self) -> FreezeMode {
+        self.registry.freeze().mode
+    }
+
     fn clusters(&self) -> Vec<(Arc<str>, Arc<dyn ClusterPort>)> {
         let read = self.read();
         let mut clusters: BTreeMap<Uuid, Arc<dyn ClusterPort>> = BTreeMap::new();
@@ -245,8 +262,12 @@ impl Around for Facts {
         self.read().credentials.get(name).copied().unwrap_or(0)
     }
 
+    /// Which operation a goodbye belongs to is for the turn to say: it knows when it asked.
     fn agent(&self, host: &str) -> AgentView {
-        self.agents.view(host)
+        let mut view = self.agents.view(host);
+        let stored = self.read().goodbyes.get(host).map(|one| Goodbye { op: String::new(), at: one.at });
+        view.goodbye = view.goodbye.or(stored);
+        view
     }
 
     fn presence(&self, host: &str, now: Timestamp) -> Known<Presence> {

@@ -67,7 +67,33 @@ pub struct Failpoints {
     pub hook: Option<std::sync::Arc<dyn Hook>>,
 }
 
+/// Says that its point was reached, and goes no further: whoever waits for that kills the process there.
+#[cfg(feature = "failpoints")]
+#[derive(Debug)]
+struct HangAt(String);
+
+#[cfg(feature = "failpoints")]
+#[async_trait::async_trait]
+impl Hook for HangAt {
+    async fn reach(&self, point: &str) {
+        if point == self.0 {
+            tracing::warn!(point, "failpoint reached");
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
 impl Failpoints {
+    /// Stops the loop for good at the point of this name. Without the feature there are no points, and it does nothing.
+    #[must_use]
+    #[cfg_attr(not(feature = "failpoints"), allow(unused_variables, reason = "there are no points"))]
+    pub fn hanging_at(point: Option<String>) -> Self {
+        Self {
+            #[cfg(feature = "failpoints")]
+            hook: point.map(|point| std::sync::Arc::new(HangAt(point)) as std::sync::Arc<dyn Hook>),
+        }
+    }
+
     #[cfg(feature = "failpoints")]
     pub(super) async fn reach(&self, class: &'static str, name: &'static str, side: Side) {
         if let Some(hook) = &self.hook {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use muster_model::{
-    Known,
+    Duration, Known,
     host::{Phase, PowerCall, PublicPower},
 };
 
@@ -17,6 +17,9 @@ use super::turn::Shared;
 
 const CALLS: [&str; 7] =
     ["set-boot", "power-on", "wol-burst", "graceful-off", "force-off", "power-cycle", "reset-bmc"];
+
+/// Sensors that were read longer ago than this are not shown: a host at rest is read every five minutes.
+const SENSORS_LAST: Duration = Duration::from_mins(15);
 
 /// Counters that only grow.
 #[derive(Debug, Default)]
@@ -126,10 +129,11 @@ impl Shared {
     }
 
     pub(super) fn host_figures(&self) -> Vec<HostFigure> {
+        let now = self.clock.now();
         let known = |value: Option<&Known<i64>>| value.and_then(|value| value.value().copied());
         let figure = |(name, record): (&Arc<str>, &super::Record)| {
             let (spec, status) = (record.spec.as_ref()?, record.status.as_ref()?);
-            let metrics = record.metrics.as_deref();
+            let metrics = record.metrics.as_deref().filter(|one| now.since(one.at) < SENSORS_LAST);
             Some(HostFigure {
                 host: Arc::clone(name),
                 pool: spec.pool.clone(),

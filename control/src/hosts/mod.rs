@@ -21,6 +21,7 @@
 
 mod around;
 mod book;
+mod desk;
 mod energy;
 mod evidence;
 mod facts;
@@ -34,15 +35,18 @@ mod pace;
 mod perform;
 mod schedule;
 mod store;
+mod transcript;
 mod turn;
 mod ways;
 
 pub use around::{Around, Dress, Home, Nothing};
 pub use book::{Book, Record};
+pub use desk::{AgentDesk, DeskError};
 pub use energy::add_energy;
 pub use facts::{Agents, Facts, NoAgents};
 pub use figures::{Figures, HostFigure, PoolFigure};
 pub use gate::Refusal;
 pub use operations::{CancelError, cancel, operation_id};
 pub use schedule::{HostLoop, Setup};
+pub use transcript::{Line, Recorded, Transcripts};
 pub use ways::Drivers;

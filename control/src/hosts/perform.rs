@@ -161,9 +161,10 @@ async fn checked_call(
             let _ = limited(clock, limit, bmc, driver.request(bmc, order)).await?;
             Ok(Outcome::Accepted)
         }
+        // What is left without an order is a restart of the BMC.
         (_, None) => {
-            let message = "no driver can restart a BMC".to_owned();
-            Ok(Outcome::Refused { reason: "NotSupported", message })
+            let _ = limited(clock, limit, bmc, driver.restart_bmc(bmc)).await?;
+            Ok(Outcome::Accepted)
         }
     }
 }

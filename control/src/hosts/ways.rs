@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 use muster_model::{
     host::{
         self, BareMetalNodeSpec, BootProfile, DriverSpec, HostIdentity, MgmtAddress, OnReset, PowerCall,
-        TlsVerify,
+        PowerInterface, TlsVerify,
     },
     power::{
         self, Bmc, BootOverride, CipherSuite, Endpoint, Expected, Mac, Order, Pin, Power, PowerAction,
@@ -122,8 +122,18 @@ fn endpoint(spec: &BareMetalNodeSpec, driver: &DriverSpec) -> Result<Endpoint, S
             let url = if url.contains("://") { url } else { format!("https://{url}") };
             Ok(Endpoint::Webhook { url, trust: trust(spec, driver)? })
         }
-        host::DriverKind::DryRun => Ok(Endpoint::DryRun),
+        // It reads as the host's own interface does, and changes nothing.
+        host::DriverKind::DryRun => match spec.power_interface {
+            PowerInterface::Redfish => endpoint(spec, &reading(driver, host::DriverKind::Redfish)),
+            PowerInterface::Ipmi => endpoint(spec, &reading(driver, host::DriverKind::Ipmi)),
+            PowerInterface::Wol => Ok(Endpoint::DryRun),
+        },
     }
+}
+
+/// The same entry of the list for another driver.
+fn reading(driver: &DriverSpec, kind: host::DriverKind) -> DriverSpec {
+    DriverSpec { kind, ..driver.clone() }
 }
 
 fn trust(spec: &BareMetalNodeSpec, driver: &DriverSpec) -> Result<Trust, String> {
@@ -213,8 +223,6 @@ pub(super) const fn boot_of(profile: &BootProfile) -> BootOverride {
 
 #[cfg(test)]
 mod tests {
-    use muster_model::host::PowerInterface;
-
     use super::*;
 
     fn spec() -> BareMetalNodeSpec {
@@ -241,6 +249,10 @@ mod tests {
         check(|spec| spec.power_interface = PowerInterface::Ipmi, "ipmi 10.0.0.5");
         check(|spec| spec.mgmt_address = None, "driver redfish needs an address; set mgmtAddress");
         check(|spec| spec.power_interface = PowerInterface::Wol, "driver wol needs macAddress");
+        check(
+            |spec| spec.drivers = vec![DriverSpec::new(host::DriverKind::DryRun)],
+            "redfish https://10.0.0.5",
+        );
         check(
             |spec| {
                 let mut ipmi = DriverSpec::new(host::DriverKind::Ipmi);

@@ -321,7 +321,10 @@ fn write_edit(mut txn: Txn, told: Told<'_>, edit: &Edit<'_>, mut changes: HostCh
         for record in HostRecord::ALL {
             txn = txn.delete(hosts::host(edit.name, record));
         }
-        txn = txn.delete(hosts::boot_progress(edit.name)).delete(keys::boot_token(edit.name));
+        txn = txn
+            .delete(hosts::boot_progress(edit.name))
+            .delete(hosts::agent_goodbye(edit.name))
+            .delete(keys::boot_token(edit.name));
     }
     let entry = SpecChange {
         at: told.at,

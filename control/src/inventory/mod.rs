@@ -27,6 +27,7 @@ pub mod keys;
 mod named;
 mod pool_status;
 mod power;
+mod settings;
 mod upkeep;
 mod vault;
 mod watch;
@@ -60,6 +61,7 @@ pub use index::Global;
 pub use keys::NamedKind;
 pub use named::{Named, NamedStored, NamedWritten};
 pub use power::{ManualRequest, PowerOrder};
+pub use settings::{SettingsError, set_settings};
 pub use vault::{CredentialDraft, CredentialShown, DraftValue, Vault, VaultKey, VaultKeyError};
 pub use watch::{HostWatch, RecordWatch, Show};
 

@@ -80,15 +80,26 @@ impl VaultKey {
         };
         let form = || VaultKeyError::Form { path: name() };
         let bytes = Zeroizing::new(STANDARD.decode(text.trim()).map_err(|_| form())?);
+        Self::of(&bytes, path).ok_or_else(form)
+    }
+
+    /// A key that ends with the process: for a store that does, too.
+    pub fn in_memory() -> Result<Self, VaultKeyError> {
+        let mut bytes = Zeroizing::new([0_u8; KEY_BYTES]);
+        SystemRandom::new().fill(&mut *bytes).map_err(|_| VaultKeyError::Random)?;
+        Self::of(&*bytes, Path::new("in memory")).ok_or(VaultKeyError::Random)
+    }
+
+    fn of(bytes: &[u8], path: &Path) -> Option<Self> {
         if bytes.len() != KEY_BYTES {
-            return Err(form());
+            return None;
         }
-        let key = UnboundKey::new(&CHACHA20_POLY1305, &bytes).map_err(|_| form())?;
+        let key = UnboundKey::new(&CHACHA20_POLY1305, bytes).ok()?;
         let mut hasher = Sha256::new();
         hasher.update(b"muster vault key id\n");
-        hasher.update(&*bytes);
+        hasher.update(bytes);
         let id = hex::encode(&hasher.finalize()[..8]);
-        Ok(Self { key: LessSafeKey::new(key), id, path: path.to_owned() })
+        Some(Self { key: LessSafeKey::new(key), id, path: path.to_owned() })
     }
 }
 

@@ -12,6 +12,7 @@ use muster_engine::{Plan, Snapshot};
 use muster_model::{ClusterId, Timestamp};
 use serde::Serialize;
 
+use super::Load;
 use crate::journal::DecisionId;
 
 /// How one cluster's planner fares.
@@ -38,6 +39,9 @@ pub struct Live {
     /// When it looks again at the latest.
     pub next_at: Timestamp,
     pub set_aside: Vec<(String, String)>,
+    /// What the cluster asks for; `None` while it is not in sight.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load: Option<Load>,
     #[serde(skip)]
     pub view: Option<Arc<View>>,
 }

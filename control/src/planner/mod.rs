@@ -9,6 +9,7 @@
 mod board;
 mod decide;
 mod notes;
+mod load;
 mod run;
 mod tell;
 mod turn;
@@ -23,7 +24,8 @@ use crate::{actuator::Provisioner, journal::Journal, registry::Registry};
 
 pub use board::{Board, Counters, Live, View};
 pub use decide::{Decided, decide, faults};
-pub use run::Planning;
+pub use load::Load;
+pub use run::{Planning, matters};
 pub(crate) use tell::cut;
 pub use turn::{Did, Planner, Turn};
 
@@ -43,6 +45,16 @@ impl Connections for NoConnections {
     }
 }
 
+/// Where the work of planning is done: a plan for a large cluster takes longer than others may wait.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Thinking {
+    /// In the turn itself, so that a simulation on one thread has one order of things.
+    #[default]
+    Here,
+    /// On a thread for long work; the runtime's own threads go on serving.
+    Aside,
+}
+
 /// What every planner of a process works with. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Parts {
@@ -51,6 +63,8 @@ pub struct Parts {
     pub board: Arc<Board>,
     pub connections: Arc<dyn Connections>,
     pub triggers: Option<Arc<dyn Triggers>>,
+    /// Where plans are made.
+    pub thinking: Thinking,
     /// Who is told of the size of pools that Muster provisions through somebody else.
     pub provisioners: BTreeMap<PlatformKind, Arc<dyn Provisioner>>,
 }
@@ -65,6 +79,7 @@ impl Parts {
             board: Arc::new(Board::default()),
             connections: Arc::new(NoConnections),
             triggers: None,
+            thinking: Thinking::Here,
             provisioners: BTreeMap::new(),
         }
     }

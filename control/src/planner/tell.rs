@@ -175,6 +175,7 @@ fn growth(snapshot: &Snapshot, pool: Option<&Pool>, pods: &[PodKey]) -> String {
             pool.name
         ),
         None => match pool.fixed {
+            Some(1) => format!("pool {} holds 1 node", pool.name),
             Some(fixed) => format!("pool {} holds {fixed} nodes", pool.name),
             None => format!("pool {} has fewer nodes than its minimum of {}", pool.name, pool.min),
         },
@@ -200,7 +201,8 @@ fn removal_reason(snapshot: &Snapshot, decided: &Decided, node: &str, pool: Opti
     if let Some(pool) = pool {
         let most = pool.fixed.unwrap_or(pool.max);
         if count(have(pool)) > most {
-            return format!("pool {} has {} nodes and is to have {most}", pool.name, have(pool));
+            let nodes = if have(pool) == 1 { "node" } else { "nodes" };
+            return format!("pool {} has {} {nodes} and is to have {most}", pool.name, have(pool));
         }
     }
     match evidence(snapshot, decided, node, pool) {

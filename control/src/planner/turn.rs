@@ -11,7 +11,8 @@ use muster_model::{
 };
 
 use super::{
-    Board, Counters, Decided, Live, Parts, View, decide,
+    Board, Counters, Decided, Live, Load, Parts, Thinking, View, decide,
+    load::Tracker,
     tell::{self, Before},
 };
 use crate::{
@@ -55,6 +56,8 @@ pub struct Turn {
     pub did: Did,
     /// When to look again at the latest.
     pub next: Timestamp,
+    /// When something changes by itself: before that, a look without news finds what this one found.
+    pub quiet_until: Option<Timestamp>,
 }
 
 /// What went wrong in a turn.
@@ -68,6 +71,8 @@ enum TurnError {
     Act(#[from] ActError),
     #[error("this process no longer leads")]
     NotLeading,
+    #[error("planning broke off; this is a bug, and its panic is in the log")]
+    BrokeOff,
 }
 
 impl From<muster_model::store::StoreError> for TurnError {
@@ -102,6 +107,8 @@ pub struct Planner {
     told_link: Option<ToldLink>,
     /// When the cluster's users were last told of the plan.
     noted_at: Option<Timestamp>,
+    tracker: Tracker,
+    load: Option<Load>,
 }
 
 /// What was last said about the connection.
@@ -128,6 +135,8 @@ impl Planner {
             view: None,
             told_link: None,
             noted_at: None,
+            tracker: Tracker::default(),
+            load: None,
         }
     }
 
@@ -171,7 +180,7 @@ impl Planner {
                     };
                     self.parts.board.set(live);
                 }
-                Turn { did: Did::Waited(text), next }
+                Turn { did: Did::Waited(text), next, quiet_until: Some(next) }
             }
         }
     }
@@ -179,7 +188,7 @@ impl Planner {
     async fn look(&mut self, now: Timestamp) -> Result<Turn, TurnError> {
         let registry = Arc::clone(&self.parts.registry);
         let Some(mut gathered) = read::pools(&registry, self.cluster).await? else {
-            return Ok(Turn { did: Did::Gone, next: now });
+            return Ok(Turn { did: Did::Gone, next: now, quiet_until: None });
         };
         let cluster = gathered.cluster.clone();
         let port = self.parts.connections.port(&cluster);
@@ -193,16 +202,20 @@ impl Planner {
                 if let Some(fence) = &self.fence {
                     actuator::report_waiting(&registry, fence, &gathered.pools, &link, now).await?;
                 }
+                self.load = None;
                 self.publish(&cluster, now, next, true, Some(text.clone()), Vec::new());
-                return Ok(Turn { did: Did::Waited(text), next });
+                return Ok(Turn { did: Did::Waited(text), next, quiet_until: Some(next) });
             }
+        };
+        self.load = match &observed {
+            Observed::View(view) => Some(self.tracker.look(&view.objects, now)),
+            Observed::NotConnected => None,
         };
         self.evaluate(&mut gathered, now).await;
         let memory = self.memory().await?;
         let inputs =
             read::inputs(&**registry.store(), gathered, observed, &mut self.inventory, memory, now).await?;
-        let built = snapshot::build(&inputs);
-        let decided = decide(&built.snapshot);
+        let (inputs, built, decided) = self.think(inputs).await?;
         if !decided.findings.is_empty() {
             Counters::add(&self.parts.board.counters.findings, decided.findings.len() as u64);
             tracing::error!(
@@ -213,15 +226,19 @@ impl Planner {
             );
         }
         self.view = Some(Arc::new(View { snapshot: built.snapshot.clone(), plan: decided.plan.clone() }));
-        let next = next_look(now, &built, &decided);
+        let change = next_change(now, &built, &decided);
+        let regular = next_look(now, change);
         let (did, next) = match self.fence.clone() {
-            None => (Did::Looked, next),
-            Some(fence) => self.lead(&fence, &inputs, &built, &decided, port.as_ref(), &link, next).await?,
+            None => (Did::Looked, regular),
+            Some(fence) => self.lead(&fence, &inputs, &built, &decided, port.as_ref(), &link, regular).await?,
         };
+        let sooner = (next < regular).then_some(next);
+        let asked = (!self.findings.is_empty()).then(|| now.saturating_add(TRIGGER_INTERVAL));
+        let quiet_until = [change, sooner, asked].into_iter().flatten().min();
         self.nudges.clear();
         let connected = matches!(inputs.observed, Observed::View(_));
         self.publish(&cluster, now, next, connected, None, built.set_aside.clone());
-        Ok(Turn { did, next })
+        Ok(Turn { did, next, quiet_until })
     }
 
     /// Says on the cluster how the connection to it is, when that changed or was said a while ago.
@@ -237,6 +254,19 @@ impl Planner {
         actuator::report_link(&self.parts.registry, fence, cluster, link, now).await?;
         self.told_link = Some(ToldLink { link: link.clone(), generation: cluster.generation, at: now });
         Ok(())
+    }
+
+    /// Builds the snapshot and decides, where that holds nobody up.
+    async fn think(&self, inputs: Inputs) -> Result<(Inputs, Built, Decided), TurnError> {
+        let think = move || {
+            let built = snapshot::build(&inputs);
+            let decided = decide(&built.snapshot);
+            (inputs, built, decided)
+        };
+        match self.parts.thinking {
+            Thinking::Here => Ok(think()),
+            Thinking::Aside => tokio::task::spawn_blocking(think).await.map_err(|_| TurnError::BrokeOff),
+        }
     }
 
     /// The part of a turn that writes.
@@ -483,6 +513,7 @@ impl Planner {
             decision: self.last.as_ref().map(|last| last.decision.id.clone()),
             next_at: next,
             set_aside,
+            load: self.load,
             view: self.view.clone(),
         });
     }
@@ -497,10 +528,14 @@ impl Planner {
     }
 }
 
-/// The first moment at which something may be different: a delay that ends, a schedule, or the regular look.
-fn next_look(now: Timestamp, built: &Built, decided: &Decided) -> Timestamp {
+/// The first moment at which something may be different by itself: a delay that ends, a schedule.
+fn next_change(now: Timestamp, built: &Built, decided: &Decided) -> Option<Timestamp> {
     let verdicts = decided.down.verdicts.iter().filter_map(|verdict| verdict.next);
+    verdicts.chain(built.next).filter(|at| *at > now).min()
+}
+
+/// That moment, or the regular look.
+fn next_look(now: Timestamp, change: Option<Timestamp>) -> Timestamp {
     let regular = now.saturating_add(REGULAR);
-    let soonest = verdicts.chain(built.next).filter(|at| *at > now).min();
-    soonest.map_or(regular, |at| at.min(regular)).max(now.saturating_add(Duration::from_millis(10)))
+    change.map_or(regular, |at| at.min(regular)).max(now.saturating_add(Duration::from_millis(10)))
 }

@@ -26,6 +26,8 @@ const MAX_TRIES: usize = 8;
 pub struct PoolWord {
     /// The size that is wanted now; `None` leaves it.
     pub desired: Option<u32>,
+    /// The nodes to give up, by name; `None` leaves the list.
+    pub leaving: Option<Vec<String>>,
     /// Conditions under names of our own.
     pub conditions: Vec<Condition>,
     /// A report like any controller's.
@@ -218,6 +220,9 @@ fn put_condition(conditions: &mut Vec<Condition>, condition: &Condition) {
 fn spoken(stored: &Stored<NodePool>, word: &PoolWord) -> Stored<NodePool> {
     let mut status = stored.status();
     status.desired_nodes = word.desired.unwrap_or(status.desired_nodes);
+    if let Some(leaving) = &word.leaving {
+        status.nodes_to_remove.clone_from(leaving);
+    }
     for condition in &word.conditions {
         put_condition(&mut status.conditions, condition);
     }

@@ -49,6 +49,16 @@ pub enum Observed {
     View(ClusterView),
 }
 
+impl Observed {
+    /// Whether the cluster shows a node of this name.
+    pub fn has_node(&self, name: &str) -> bool {
+        match self {
+            Self::NotConnected => false,
+            Self::View(view) => view.objects.nodes.iter().any(|node| node.name() == name),
+        }
+    }
+}
+
 /// One pool.
 #[derive(Debug, Clone)]
 pub struct PoolInput {

@@ -93,7 +93,7 @@ async fn quiet_hosts_are_polled_evenly_and_not_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_slow_bmc_keeps_nobody_waiting() {
+async fn cba_one_slow_bmc_keeps_nobody_waiting() {
     let world = World::new().await;
     for number in 0..20 {
         world.idle(&format!("h{number}")).await;
@@ -153,4 +153,53 @@ async fn a_deleted_spec_takes_the_records_with_it_and_touches_nothing() {
     assert_eq!(left, Vec::<String>::new());
     let state = world.outside.state();
     assert!(state.machines["h1"].on && state.calls.len() == 1);
+}
+
+/// Demand like the teeth of a saw, six hours long: no machine is worn out by it.
+#[tokio::test(start_paused = true)]
+async fn ops_r15_a_sawtooth_does_not_wear_machines_out() {
+    let world = World::new().await;
+    let cap = 3;
+    let global = serde_json::json!({ "policy": { "maxCyclesPerDay": cap } });
+    world.put(keys::GLOBAL_CONFIG.into(), global).await;
+    for name in ["h1", "h2"] {
+        world.idle(name).await;
+    }
+    for tooth in 0..18 {
+        let want = if tooth % 2 == 0 { Switch::On } else { Switch::Off };
+        for name in ["h1", "h2"] {
+            world.want(name, want, &format!("i-{tooth}-{name}")).await;
+        }
+        world.pass(1_200).await;
+    }
+    for name in ["h1", "h2"] {
+        let starts = world.outside.state().count(name, PowerAction::On);
+        assert!((2..=cap).contains(&starts), "{name} was started {starts} times");
+        let status = world.status(name).await;
+        assert!(status.reason.contains("day") || status.phase == Phase::Serving, "{}", status.reason);
+    }
+}
+
+/// Two hundred at once: starts keep their pace, and the rack its cap.
+#[tokio::test(start_paused = true)]
+async fn ops_r15_two_hundred_hosts_at_once_keep_the_pace() {
+    let world = World::new().await;
+    for number in 0..200 {
+        let name = format!("h{number}");
+        world.register(&name, |spec| spec.max_watts = Some(300)).await;
+    }
+    for number in 0..200 {
+        world.until(&format!("h{number}"), Phase::Idle, 400).await;
+    }
+    world.pass(130).await;
+    for number in 0..200 {
+        world.want(&format!("h{number}"), Switch::On, &format!("i-{number}")).await;
+    }
+    world.pass(2_400).await;
+    let state = world.outside.state();
+    let mut starts: Vec<_> = state.calls.iter().map(|(at, ..)| at.millis()).collect();
+    starts.sort_unstable();
+    assert_eq!(starts.len(), 200);
+    assert!(starts.windows(5).all(|five| five[4] - five[0] >= 1_000), "{starts:?}");
+    assert!(state.most_in_flight <= 1, "one call at a time to each BMC");
 }

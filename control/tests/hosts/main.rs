@@ -5,4 +5,5 @@
 mod crashes;
 mod limits;
 mod rows;
+mod unsafe_store;
 mod world;

@@ -326,3 +326,17 @@ async fn a_freeze_stops_every_effect_at_once() {
     world.put(muster_model::host::keys::GLOBAL_CONFIG.into(), global("none")).await;
     world.until("h1", Phase::Idle, 300).await;
 }
+
+/// A self-test of ten minutes is slow, not dead: nothing fails before its deadline.
+#[tokio::test(start_paused = true)]
+async fn bmctl_a_boot_of_ten_minutes_is_no_failure() {
+    let world = World::new().await;
+    world.idle("h1").await;
+    world.pass(130).await;
+    world.outside.state().machines.get_mut("h1").unwrap().boot = Some(muster_model::Duration::from_mins(10));
+    world.want("h1", Switch::On, "i-1").await;
+    world.until("h1", Phase::Serving, 900).await;
+    assert_eq!(world.outside.state().calls.len(), 1, "one power-on and nothing else");
+    let told = world.events("h1").await.events;
+    assert!(told.iter().all(|event| !event.message.contains("failed")), "{told:#?}");
+}

@@ -149,3 +149,97 @@ async fn hosts_that_a_person_holds_are_not_switched_off() {
     }
     assert_eq!(world.intent("b").await, None);
 }
+
+/// OPS-R14: a rack goes dark. Removals stop with the next look and stay stopped while it is dark, growth goes on, and
+/// when it is back the pool shrinks once and not back and forth.
+#[tokio::test]
+async fn ops_r14_a_dark_rack_stops_removals_and_not_growth() {
+    let mut world = World::new().await;
+    world.metal("web", 1, 12).await;
+    let hosts: Vec<String> = (0..8).map(|number| format!("h{number}")).collect();
+    for (number, host) in hosts.iter().enumerate() {
+        let rack = if number < 4 { "r1" } else { "r2" };
+        world.host_with(host, json!({ "pool": "web", "rack": rack }), |_| {}).await;
+        world.serve(host, "web").await;
+    }
+    for spare in ["s1", "s2"] {
+        world.host_with(spare, json!({ "pool": "web", "rack": "r2" }), |_| {}).await;
+    }
+    let full = |node: &str| running(&format!("web-{node}"), "7", node);
+    world.show(|objects| objects.pods.extend(hosts[..7].iter().map(|host| full(host))));
+    let _ = world.turn().await; // h7 is not needed from now on
+    let dark = |world: &World, is_dark: bool| {
+        world.show(|objects| {
+            for node in
+                objects.nodes.iter_mut().filter(|node| hosts[..4].iter().any(|host| **host == *node.name()))
+            {
+                let status = if is_dark { "Unknown" } else { "True" };
+                node.status.conditions =
+                    serde_json::from_value(json!([{ "type": "Ready", "status": status }])).unwrap();
+            }
+        });
+    };
+    dark(&world, true);
+    world.show(|objects| objects.pods.push(pod("train", "8")));
+    let mut grown = 0;
+    for _ in 0..30 {
+        world.pass(Duration::from_mins(1));
+        world.show(|_| {});
+        let turn = world.turn().await;
+        if let muster_control::planner::Did::Decided(decision) = &turn.did {
+            assert!(decision.actions.iter().all(|action| action.kind != ActionKind::Remove), "{decision:#?}");
+            grown += decision.actions.len();
+        }
+        assert_eq!(world.intent("h7").await, None, "nothing is removed while a rack is dark");
+    }
+    assert!(grown > 0, "a pod that waits still gets a host");
+    let live = world.parts.board.get(world.id).unwrap();
+    let text = format!("{:?}", live.view.as_ref().unwrap().snapshot.members.len());
+    assert_ne!(text, "0");
+    // Light again: what is not needed goes, once.
+    world.show(|objects| objects.pods.retain(|pod| &*pod.metadata.name != "train"));
+    dark(&world, false);
+    let mut removals = 0;
+    for _ in 0..60 {
+        world.pass(Duration::from_mins(1));
+        world.show(|_| {});
+        if let muster_control::planner::Did::Decided(decision) = &world.turn().await.did {
+            removals += decision.actions.iter().filter(|action| action.kind == ActionKind::Remove).count();
+        }
+    }
+    assert!(removals > 0, "the breaker closes by itself");
+    assert_eq!(world.intent("h7").await.map(|intent| intent.want), Some(Switch::Off));
+    let ons = world
+        .decisions()
+        .await
+        .iter()
+        .flat_map(|one| one.actions.clone())
+        .filter(|one| one.kind != ActionKind::Remove)
+        .count();
+    assert!(ons <= 4, "no back and forth: {ons} power-ons in an hour and a half");
+}
+
+/// Pods that have ended ask for nothing, and all of what the others ask for counts, not the node's own share alone.
+#[tokio::test]
+async fn cba_ended_pods_count_for_nothing_and_pods_must_have_room_elsewhere() {
+    let mut world = half_empty().await;
+    let mut ended = running("job-1", "8", "b");
+    ended.status = serde_json::from_value(json!({"phase": "Succeeded"})).unwrap();
+    world.show(|objects| objects.pods.push(ended));
+    let _ = world.turn().await;
+    world.pass(Duration::from_mins(11));
+    world.show(|_| {});
+    let decision = World::decided(&world.turn().await);
+    assert_eq!(decision.actions[0].node.as_deref(), Some("b"), "{decision:#?}");
+    // The same node with a pod that nothing else could take stays, however idle it looks.
+    let mut world = half_empty().await;
+    world.show(|objects| {
+        objects.pods = vec![running("web-1", "7", "a"), running("web-2", "2", "b")];
+    });
+    for _ in 0..3 {
+        let _ = world.turn().await;
+        world.pass(Duration::from_mins(11));
+        world.show(|_| {});
+    }
+    assert_eq!((world.intent("a").await, world.intent("b").await), (None, None));
+}

@@ -74,6 +74,11 @@ async fn nodes_that_join_by_their_label_are_counted_and_fewer_are_asked_for_when
     assert_eq!(status.desired_nodes, 1, "{:#?}", world.decisions().await[0]);
     let leaving = find(&status.conditions, "ScalingDown").unwrap();
     assert!(leaving.message.contains("n2"), "{}", leaving.message);
+    assert_eq!(status.nodes_to_remove, ["n2"], "for programs, too");
+    // It is gone: nothing is left to remove.
+    world.show(|objects| objects.nodes.retain(|node| &*node.metadata.name != "n2"));
+    let _ = world.turn().await;
+    assert_eq!(world.pool_status(&pool).await.nodes_to_remove, [""; 0]);
 }
 
 #[tokio::test]

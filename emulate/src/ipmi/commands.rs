@@ -35,6 +35,11 @@ pub(super) fn answer(shared: &Shared, request: &Request, level: u8) -> (u8, Vec<
             // Device 0x20, firmware 1.02, IPMI 2.0, chassis device; enterprise 0, product 1.
             (OK, vec![0x20, 0x01, 0x01, 0x02, 0x02, 0x80, 0, 0, 0, 1, 0, 0, 0, 0, 0])
         }
+        (0x06, 0x02, _) if !operator => (NO_PRIVILEGE, Vec::new()),
+        (0x06, 0x02, _) => {
+            shared.inner().counters.restarts += 1;
+            (OK, Vec::new())
+        }
         (0x06, 0x37, _) => (OK, shared.guid.to_vec()),
         (0x2c, 0x02, [0xdc, 1, ..]) => (OK, power_reading(shared)),
         (0x00, 0x02 | 0x09, _) => (INVALID_DATA, Vec::new()),

@@ -70,6 +70,8 @@ pub struct Counters {
     pub credentials_seen: u64,
     /// Every reset that was accepted, in order.
     pub resets: Vec<String>,
+    /// Restarts of the BMC itself.
+    pub restarts: u64,
     /// Every boot setting that was accepted.
     pub boot_writes: u64,
 }

@@ -112,6 +112,11 @@ impl Call<'_> {
             (&Method::GET, ["v1", "Chassis"]) => ok(&resources::list(self.bmc, "Chassis", "Chassis")),
             (&Method::GET, ["v1", "Managers"]) => ok(&resources::managers()),
             (&Method::GET, ["v1", "Managers", "1"]) => ok(&resources::manager()),
+            (&Method::POST, ["v1", "Managers", "1", "Actions", "Manager.Reset"]) => {
+                self.bmc.inner().counters.restarts += 1;
+                self.bmc.drop_sessions();
+                plain(StatusCode::NO_CONTENT, &[], Body::empty())
+            }
             (_, ["v1", "TaskService", "TaskMonitors", id]) => self.task(id),
             (_, ["v1", what @ ("Systems" | "Chassis"), id, rest @ ..]) => {
                 match self.bmc.systems.iter().find(|system| system.id == *id) {

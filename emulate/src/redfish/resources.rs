@@ -228,7 +228,10 @@ pub(super) fn chassis(system: &System, part: Option<&str>) -> Option<Value> {
 
 pub(super) fn manager() -> Value {
     let path = "/redfish/v1/Managers/1";
-    let fields = json!({ "ManagerType": "BMC", "FirmwareVersion": "1.0-emulated" });
+    let fields = json!({ "ManagerType": "BMC", "FirmwareVersion": "1.0-emulated", "Actions": { "#Manager.Reset": {
+        "target": format!("{path}/Actions/Manager.Reset"),
+        "ResetType@Redfish.AllowableValues": ["GracefulRestart", "ForceRestart"],
+    } } });
     resource(path, "#Manager.v1_18_0.Manager", "BMC", fields)
 }
 

@@ -54,10 +54,11 @@ pub(super) fn refusal(snapshot: &Snapshot, host: &Host) -> Option<Cause> {
         );
     }
     if let Some(until) = host.backoff_until.filter(|until| snapshot.now < *until) {
-        let text = format!(
-            "host {name} failed {} times in the last day and rests until {until}",
-            host.recent_failures
-        );
+        let text = match host.recent_failures {
+            0 => format!("host {name} was switched a short while ago and rests until {until}"),
+            1 => format!("host {name} failed once in the last day and rests until {until}"),
+            many => format!("host {name} failed {many} times in the last day and rests until {until}"),
+        };
         return say(Code::HostBackoff, "status.retryAt", "resting", text)
             .map(|cause| cause.until(Some(until)));
     }

@@ -79,9 +79,9 @@ fn verdict(
 ) -> Cause {
     let object = format!("nodepools/{}", pool.name);
     let size = match pool.fixed {
-        Some(fixed) => format!("has {nodes} nodes and holds {fixed}"),
-        None if pool.max == u32::MAX => format!("has {nodes} nodes, at least {}", pool.min),
-        None => format!("has {nodes} nodes, {} to {}", pool.min, pool.max),
+        Some(fixed) => format!("has {} and holds {fixed}", counted(nodes)),
+        None if pool.max == u32::MAX => format!("has {}, at least {}", counted(nodes), pool.min),
+        None => format!("has {}, {} to {}", counted(nodes), pool.min, pool.max),
     };
     let pods: usize = causes.iter().map(|cause| cause.pods.len()).sum();
     let stuck = stops.first();
@@ -90,9 +90,9 @@ fn verdict(
             .found(format!("{late} overdue"), "0")
             .saying(format!("{size}; {late} on their way are overdue and count against the maximum")),
         () if new > 0 => Cause::new(Code::Grows, object, "spec.autoscaling")
-            .found(format!("{nodes} nodes"), format!("{} nodes", nodes + new))
-            .margin(format!("{new} nodes"))
-            .saying(format!("{size}; grows by {new} for {pods} pods")),
+            .found(counted(nodes), counted(nodes + new))
+            .margin(counted(new))
+            .saying(format!("{size}; grows by {new} for {pods} {}", if pods == 1 { "pod" } else { "pods" })),
         () if removed > 0 => Cause::new(Code::Shrinks, object, "spec.autoscaling")
             .saying(format!("{size}; shrinks by {removed}")),
         () => match stuck {
@@ -100,6 +100,14 @@ fn verdict(
             None => Cause::new(Code::Steady, object, "spec.autoscaling")
                 .saying(format!("{size}; nothing asks for more")),
         },
+    }
+}
+
+/// A number of nodes in words.
+fn counted(nodes: impl Into<u64>) -> String {
+    match nodes.into() {
+        1 => "1 node".to_owned(),
+        many => format!("{many} nodes"),
     }
 }
 

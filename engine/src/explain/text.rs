@@ -264,8 +264,13 @@ fn pool(out: &mut String, answer: &PoolAnswer) -> fmt::Result {
     let max = answer.max.map_or_else(|| "no maximum".to_owned(), |max| format!("at most {max}"));
     writeln!(
         out,
-        "  size      {} nodes: {} ready, {} on their way, {} leaving; at least {}, {max}",
-        answer.nodes, answer.ready, answer.upcoming, answer.leaving, answer.min
+        "  size      {} {}: {} ready, {} on their way, {} leaving; at least {}, {max}",
+        answer.nodes,
+        if answer.nodes == 1 { "node" } else { "nodes" },
+        answer.ready,
+        answer.upcoming,
+        answer.leaving,
+        answer.min
     )?;
     writeln!(out, "  plan      {} new, {} removed", answer.new, answer.removed)?;
     if !answer.causes.is_empty() {

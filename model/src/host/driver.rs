@@ -156,6 +156,7 @@ pub const fn driver_settings(kind: DriverKind) -> &'static [&'static str] {
         DriverKind::Wol => &["broadcast", "port", "secureOn", "interface"],
         DriverKind::Agent => &["port", "pin"],
         DriverKind::Webhook => &["port", "serverName", "caBundle", "pin"],
-        DriverKind::DryRun => &[],
+        // Those of whatever it reads through.
+        DriverKind::DryRun => &["port", "auth", "serverName", "caBundle", "pin", "cipherSuite", "privilege"],
     }
 }

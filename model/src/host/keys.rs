@@ -15,6 +15,13 @@ pub fn boot_progress(host: &str) -> String {
     format!("{BOOT_PROGRESS}{host}")
 }
 
+/// What an agent said before it powered its host off, by host; outside the inventory's contract.
+pub const AGENT_GOODBYES: &str = "/muster/agent-goodbyes/";
+
+pub fn agent_goodbye(host: &str) -> String {
+    format!("{AGENT_GOODBYES}{host}")
+}
+
 /// One record of a host, by its writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HostRecord {

@@ -4,6 +4,7 @@
 //! fault at once; nothing here talks to a machine.
 
 mod address;
+mod agent;
 mod boot;
 mod capacity;
 mod condition;
@@ -29,6 +30,7 @@ pub mod sync;
 pub mod unique;
 
 pub use address::{AddressError, MacAddress, MgmtAddress};
+pub use agent::AgentGoodbye;
 pub use boot::{BootMode, BootProfile, BootReport, BootTarget};
 pub use capacity::ResourceCapacity;
 pub use condition::{ConditionStatus, ConditionType, HostCondition, find_condition, is_true, set_condition};

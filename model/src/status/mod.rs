@@ -11,7 +11,7 @@ use serde_json::Value;
 
 pub use aggregate::{
     AggregateConfig, Aggregated, ConditionKind, Reason, Subject, Target, aggregate_cluster, aggregate_pool,
-    nodes_are,
+    fresh_pool_status, nodes_are,
 };
 
 use crate::{Timestamp, condition::Condition, field::choice};
@@ -96,6 +96,10 @@ pub struct PoolStatus {
     pub current_nodes: Option<u32>,
     /// Nodes that are ready; `null` when nobody has said.
     pub ready_nodes: Option<u32>,
+    /// Names of the nodes to give up when the size goes down, for controllers that provision the pool. Whoever removes
+    /// others instead takes nodes that are in use.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes_to_remove: Vec<String>,
     /// Ours, and those that other parts of Muster add under names of their own.
     pub conditions: Vec<Condition>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

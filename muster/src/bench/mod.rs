@@ -6,6 +6,7 @@
 
 mod api;
 mod engine;
+mod fleet;
 mod machine;
 mod measure;
 mod report;
@@ -51,6 +52,7 @@ enum Output {
 enum Which {
     Api(api::Args),
     Engine(engine::Args),
+    Fleet(fleet::Args),
 }
 
 impl Which {
@@ -58,6 +60,7 @@ impl Which {
         match self {
             Self::Api(args) => args,
             Self::Engine(args) => args,
+            Self::Fleet(args) => args,
         }
     }
 }

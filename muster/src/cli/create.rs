@@ -1,6 +1,7 @@
 //! `muster create`: from flags or from files.
 
 use clap::{Args, Subcommand};
+use muster_model::pool::MAX_NODES;
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -80,6 +81,14 @@ struct Cluster {
     connection: Connection,
 }
 
+/// Reads a number of nodes.
+pub(super) fn nodes(text: &str) -> Result<u32, String> {
+    text.parse()
+        .ok()
+        .filter(|nodes| *nodes <= MAX_NODES)
+        .ok_or_else(|| format!("a number of nodes is a whole number from 0 to {MAX_NODES}"))
+}
+
 #[derive(Debug, Args)]
 struct Pool {
     /// Its name, or CLUSTER/NAME
@@ -106,13 +115,13 @@ struct Pool {
     #[arg(long, value_name = "NAME")]
     inventory: Option<String>,
     /// Nodes to have (to start with, when autoscaling)
-    #[arg(long, value_name = "NODES")]
+    #[arg(long, value_name = "NODES", value_parser = nodes, allow_negative_numbers = true)]
     count: Option<u32>,
     /// Fewest nodes; turns autoscaling on
-    #[arg(long, value_name = "NODES", requires = "max")]
+    #[arg(long, value_name = "NODES", requires = "max", value_parser = nodes, allow_negative_numbers = true)]
     min: Option<u32>,
     /// Most nodes; turns autoscaling on
-    #[arg(long, value_name = "NODES")]
+    #[arg(long, value_name = "NODES", value_parser = nodes, allow_negative_numbers = true)]
     max: Option<u32>,
     /// Labels of its nodes: key=value
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]

@@ -215,8 +215,8 @@ async fn dispatch(command: Command, tools: &Tools) -> Outcome {
     }
 }
 
-/// Flags that kubectl's users put before the verb; they mean the same behind it.
-const MOVABLE: [&str; 11] = [
+/// Flags that say which server to ask and as whom. kubectl's users put them before the verb; they mean the same behind it.
+const CONNECTION_FLAGS: [&str; 12] = [
     "--server",
     "-s",
     "--context",
@@ -228,6 +228,7 @@ const MOVABLE: [&str; 11] = [
     "--client-cert",
     "--client-key",
     "--client-config",
+    "--request-timeout",
 ];
 
 /// The words as the parser wants them: connection flags that stand before the verb go behind everything else.
@@ -237,7 +238,7 @@ pub(crate) fn reorder(words: impl IntoIterator<Item = OsString>) -> Vec<OsString
     while words.len() > 1 {
         let first = words[1].to_string_lossy().into_owned();
         let name = first.split('=').next().unwrap_or_default();
-        if !MOVABLE.contains(&name) {
+        if !CONNECTION_FLAGS.contains(&name) {
             break;
         }
         moved.push(words.remove(1));

@@ -5,35 +5,31 @@ use std::sync::Arc;
 use anyhow::Context;
 use async_trait::async_trait;
 use muster_control::{
-    hosts::{Agents, Drivers, Facts, HostLoop, Setup, failpoint::Failpoints},
+    hosts::{Drivers, Facts, HostLoop, Recorded, Setup, Transcripts, failpoint::Failpoints},
     lead::{self, Lead},
     planner::Connections,
     registry::Registry,
 };
-use muster_engine::lifecycle::{AgentView, Hello};
 use muster_model::{
-    Clock, Duration, Known, Timestamp,
-    host::Presence,
+    Clock,
     power::Power,
     store::{Store, Txn},
 };
 use muster_power::{
-    Limits,
-    agent::{AgentHub, HELLO_EVERY},
-    redfish::Ledger,
-    webhook::Webhook,
-    wol::WakeOnLan,
+    Limits, agent::AgentHub, dry_run::DryRun, redfish::Ledger, webhook::Webhook, wol::WakeOnLan,
 };
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::inventory;
+use super::{
+    agents::{Desk, Heard},
+    inventory,
+    reads::Reads,
+};
 use crate::config::Settings;
 
 /// Where the open sessions on BMCs are written down, so that a process which was killed leaves none behind.
 const SESSIONS: &str = "/muster/bmc-sessions/";
-/// An agent that has missed this many hellos is silent.
-const MISSED: u64 = 4;
 
 /// Sessions on BMCs, in the store.
 #[derive(Debug)]
@@ -71,39 +67,15 @@ impl Ledger for StoreLedger {
     }
 }
 
-/// What agents on hosts said, as the lifecycle wants it.
-#[derive(Debug)]
-struct Heard {
-    hub: Arc<AgentHub>,
-    since: Timestamp,
-}
-
-impl Agents for Heard {
-    fn view(&self, host: &str) -> AgentView {
-        let hello = self.hub.heard(host).map(|heard| Hello { boot_id: heard.boot_id, at: heard.at });
-        AgentView { hello, goodbye: None }
-    }
-
-    /// Silence counts once an agent would have been heard.
-    fn presence(&self, host: &str, now: Timestamp) -> Known<Presence> {
-        let patience = Duration::from_millis(HELLO_EVERY.millis() * MISSED);
-        let last = self.hub.heard(host).map(|heard| heard.at);
-        match last {
-            Some(at) if now.since(at) < patience => Known::Value { value: Presence::Answers, at },
-            _ if now.since(self.since) >= patience => Known::Value { value: Presence::Silent, at: now },
-            _ => Known::Unknown {
-                why: "its agent has not been listened to for long enough".into(),
-                since: now,
-            },
-        }
-    }
-}
-
 /// The loop and what it needs, running.
 pub(super) struct Running {
     /// The one leadership of this process, for every loop.
     pub(super) lead: Arc<Lead>,
     pub(super) host_loop: Arc<HostLoop>,
+    /// Where agents on hosts are answered.
+    pub(super) agents: Arc<Desk>,
+    /// What was said to BMCs.
+    pub(super) transcripts: Arc<Transcripts>,
     tasks: Vec<JoinHandle<()>>,
     election: JoinHandle<()>,
     stop: CancellationToken,
@@ -120,6 +92,12 @@ impl Running {
         self.resign.cancel();
         let _ = self.election.await;
     }
+}
+
+/// Where tests stop the loop; the released program has no such points.
+#[allow(clippy::disallowed_methods, reason = "a test sets it for the process that it kills there")]
+fn failpoint() -> Option<String> {
+    std::env::var("FAILPOINT").ok()
 }
 
 pub(super) fn start(
@@ -142,18 +120,35 @@ pub(super) fn start(
         Arc::new(WakeOnLan::new(rules, Arc::clone(clock))),
         Arc::new(webhook),
         Arc::clone(&hub) as _,
+        Arc::new(DryRun::new(
+            Arc::new(Reads { redfish: parts.redfish.clone(), ipmi: parts.ipmi.clone() }),
+            Arc::clone(clock),
+        )),
     ];
+    let transcripts = Arc::new(Transcripts::default());
+    let drivers: Vec<Arc<dyn Power>> = drivers
+        .into_iter()
+        .map(|driver| Recorded::wrap(driver, Arc::clone(&transcripts), Arc::clone(clock)))
+        .collect();
     let facts = Facts::new(
         Arc::clone(registry),
         Arc::clone(&parts.inventory),
         Arc::clone(&parts.vault),
         connections,
-        Arc::new(Heard { hub, since: clock.now() }),
+        Arc::new(Heard { hub: Arc::clone(&hub), since: clock.now(), factor: time_factor }),
         Arc::clone(clock),
     );
     let (stop, resign) = (CancellationToken::new(), CancellationToken::new());
     let lead = Lead::new(Arc::clone(clock));
     let config = lead::config(holder);
+    let agents = Arc::new(Desk {
+        hub,
+        inventory: Arc::clone(&parts.inventory),
+        vault: Arc::clone(&parts.vault),
+        lead: Arc::clone(&lead),
+        store: Arc::clone(&store),
+        clock: Arc::clone(clock),
+    });
     let host_loop = Arc::new(HostLoop::new(Setup {
         store: Arc::clone(&store),
         clock: Arc::clone(clock),
@@ -163,7 +158,7 @@ pub(super) fn start(
         time_factor,
         renew_deadline: config.renew_deadline,
         renew_every: config.retry,
-        failpoints: Failpoints::default(),
+        failpoints: Failpoints::hanging_at(failpoint()),
     }));
     let may_lead: bool = settings.parsed("lead").context("lead is neither true nor false")?;
     let election = tokio::spawn({
@@ -188,5 +183,5 @@ pub(super) fn start(
             async move { host_loop.run(stop).await }
         }),
     ];
-    Ok(Running { lead, host_loop, tasks, election, stop, resign })
+    Ok(Running { lead, host_loop, agents, transcripts, tasks, election, stop, resign })
 }

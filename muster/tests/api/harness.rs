@@ -29,8 +29,14 @@ impl Drop for Process {
     }
 }
 
-/// Runs a command until the returned value is dropped or this process ends. Its standard output is ours.
-fn run(command: &[&str], environment: &[(&str, &str)]) -> (Process, impl Iterator<Item = String> + use<>) {
+/// Runs a command until the returned value is dropped or this process ends. Its standard output is ours, its log goes
+/// to a file, if one is named.
+fn run(
+    command: &[&str],
+    environment: &[(&str, &str)],
+    log: Option<&Path>,
+) -> (Process, impl Iterator<Item = String> + use<>) {
+    let log = log.map_or_else(Stdio::null, |path| std::fs::File::create(path).expect("a log file").into());
     let script = "\"$@\" & pid=$!; cat >/dev/null; kill -9 $pid; wait $pid 2>/dev/null; exit 0";
     let mut child = Command::new("sh")
         .args(["-c", script, "sh"])
@@ -38,7 +44,7 @@ fn run(command: &[&str], environment: &[(&str, &str)]) -> (Process, impl Iterato
         .envs(environment.iter().copied())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
+        .stderr(log)
         .spawn()
         .expect("sh can be started");
     let lines = BufReader::new(child.stdout.take().expect("standard output is piped")).lines();
@@ -55,11 +61,13 @@ pub(crate) struct Server {
 impl Server {
     /// Starts `muster serve` on a free port, with these arguments besides.
     pub(crate) fn start(data_dir: &Path, arguments: &[&str]) -> Self {
+        let log = data_dir.join("stderr.log");
         let data_dir = data_dir.to_str().expect("temporary paths are UTF-8");
         let mut command =
             vec![env!("CARGO_BIN_EXE_muster"), "serve", "--listen", "127.0.0.1:0", "--data-dir", data_dir];
         command.extend(arguments);
-        let (process, mut lines) = run(&command, &[("MUSTER_CONTROLLER_TOKEN", CONTROLLER_TOKEN)]);
+        let (process, mut lines) =
+            run(&command, &[("MUSTER_CONTROLLER_TOKEN", CONTROLLER_TOKEN)], Some(&log));
         let first = lines.next().expect("the server says where it listens");
         let base = first.rsplit(' ').next().expect("an address ends the line").to_owned();
         assert!(base.starts_with("http"), "the server said {first:?}");
@@ -114,6 +122,7 @@ impl Etcd {
                 "error",
             ],
             &[],
+            None,
         );
         wait_for_port(&client);
         Self { address: client, binaries, _process: process, _directory: directory }

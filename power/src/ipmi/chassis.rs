@@ -81,6 +81,15 @@ impl Chassis<'_> {
         }
     }
 
+    /// Cold reset of the controller. It need not live to answer.
+    pub(super) async fn restart_bmc(&mut self, expect: &Expected) -> Result<Accepted, Fault> {
+        self.prove(expect).await?;
+        match self.session.command(&command(APPLICATION, 0x02, &[]), Repeat::Never).await {
+            Err(Trouble::Code(code)) => Err(completion("cold reset", code, self.credential)),
+            Ok(_) | Err(Trouble::Fault(_)) => Ok(Accepted::Sent { how: "cold reset".to_owned() }),
+        }
+    }
+
     /// Sets the boot device and reads it back.
     pub(super) async fn set_boot(
         &mut self,

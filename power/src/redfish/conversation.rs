@@ -204,7 +204,7 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    async fn end_session(&mut self) {
+    pub(super) async fn end_session(&mut self) {
         if let Some(session) = self.memory.session.take() {
             log_out(self.setup, session).await;
         }

@@ -8,7 +8,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{
-    conversation::{Conversation, follow, message_ids, refusal},
+    conversation::{Conversation, follow, links, message_ids, refusal},
     system::{power_state, prove},
 };
 use crate::http::Answer;
@@ -56,6 +56,43 @@ impl Conversation<'_> {
             }
         }
         self.post_reset(path, expect, order.action, &target, kind).await
+    }
+
+    /// Restarts the BMC that manages this system. The session ends first: the BMC would forget or, worse, keep it.
+    pub(super) async fn restart_bmc(&mut self, path: &str, expect: &Expected) -> Result<Accepted, Fault> {
+        let (system, _) = self.system(path, expect).await?;
+        prove(&system, expect)?;
+        let managers = links(&system, "/Links/ManagedBy")?;
+        let Some(manager) = managers.first() else {
+            return Err(Fault::unsupported(
+                "a restart of the BMC (no manager is named)",
+                DriverKind::Redfish,
+            ));
+        };
+        let (found, _) = self.get(manager, "its manager").await?;
+        let action = found.pointer("/Actions/#Manager.Reset");
+        let target = match action.and_then(|action| action.get("target")).and_then(Value::as_str) {
+            Some(target) => follow(target)?,
+            None => return Err(Fault::unsupported("a restart of the BMC", DriverKind::Redfish)),
+        };
+        let offered: Vec<&str> = action
+            .and_then(|action| action.get("ResetType@Redfish.AllowableValues")?.as_array())
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        let known = ["GracefulRestart", "ForceRestart"];
+        let kind = known.into_iter().find(|kind| offered.contains(kind)).unwrap_or(known[0]);
+        let asked = format!("BMC {kind}");
+        let body = json!({ "ResetType": kind });
+        match self.call(Method::POST, &target, Some(&body), None).await {
+            // A BMC that restarts at once may not live to answer.
+            Ok(answer) if !(200..=299).contains(&answer.status) => return Err(refusal(&asked, &answer)),
+            Err(failed) if !failed.sent => return Err(failed.fault),
+            Ok(_) | Err(_) => {}
+        }
+        self.end_session().await;
+        Ok(Accepted::Sent { how: asked })
     }
 
     /// Where resets are sent and which ones are offered, if the BMC says so.

@@ -382,3 +382,21 @@ async fn sensors_and_identity_leave_out_what_is_not_there() {
     assert_eq!(identity.memory_bytes, Some(512 << 30));
     assert_eq!(identity.gpus, ["Emulated GPU"]);
 }
+
+/// A BMC that is stuck is restarted; the machine goes on, and no session is left.
+#[tokio::test]
+async fn a_bmc_is_restarted_and_its_machine_goes_on() {
+    use muster_emulate::redfish::{Fleet, Layout};
+    use muster_model::power::{Accepted, Power as _};
+    let fleet = Fleet::start(&Layout::default(), crate::support::clock()).await.unwrap();
+    let bmc = fleet.first();
+    bmc.systems[0].machine.switch_on();
+    let vault = crate::support::Vault::with("lab", "admin", "emulated");
+    let driver = muster_power::redfish::Redfish::new(crate::support::setup(&vault));
+    let host = crate::support::redfish_host(&bmc.url());
+    let sent = driver.restart_bmc(&host).await.unwrap();
+    assert_eq!(sent, Accepted::Sent { how: "BMC GracefulRestart".into() });
+    let counters = bmc.counters();
+    assert_eq!((counters.restarts, counters.sessions, counters.resets.len()), (1, 0, 0), "{counters:?}");
+    assert!(driver.read(&host).await.unwrap().state.is_known(), "a new session is made");
+}

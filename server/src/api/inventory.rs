@@ -1,12 +1,15 @@
 //! `/api/v1/inventory` and `/api/v1/discover`: the inventory as a whole, and finding out about new machines.
 
 use axum::{body::Body, http::StatusCode, response::Response};
-use muster_control::inventory::{HostFilter, propose};
+use muster_control::{
+    inventory::{HostFilter, SettingsError, propose, set_settings},
+    registry::{AuditNote, RegistryError},
+};
 use muster_model::{
     FieldErrors,
     field::{FieldError, Findings, Object},
     host::{DriverKind, MgmtAddress, TlsVerify},
-    identity::{Resource, Verb},
+    identity::{Resource, Role, Verb},
     power::{Bmc, CipherSuite, Endpoint, Expected, Fault, Pin, Privilege, RedfishAuth, Trust},
 };
 use serde_json::{Map, Value, json};
@@ -49,6 +52,38 @@ pub async fn read(call: Call) -> Result<Response, ApiError> {
         answer["events"] = json!(call.inventory().events().await?);
     }
     Ok(reply::value(StatusCode::OK, &answer))
+}
+
+/// `PUT /api/v1/inventory/config`: the settings of all hosts. What is left out gets its default; a freeze stays.
+pub async fn configure(call: Call, body: Body) -> Response {
+    let result = set_config(&call, body).await;
+    call.finish("configure", "inventory/config".to_owned(), result).await
+}
+
+/// They concern every project, so they take a role in all of them.
+async fn set_config(call: &Call, body: Body) -> Result<(Response, Done), ApiError> {
+    let bytes = call.bytes(body, Accepts::Json).await?;
+    call.query()?.finish()?;
+    if !call.app.identity.is_dev() && !call.caller.identity.everywhere.contains(&Role::Admin) {
+        return Err(ApiError::forbidden(
+            "the settings of hosts concern all projects; they take the role admin in all of them",
+        ));
+    }
+    let set = set_settings(&**call.app.registry.store(), &Call::json(&bytes)?, None).await;
+    let (config, revision) = set.map_err(|error| match error {
+        SettingsError::Invalid(faults) => ApiError::validation(&faults),
+        SettingsError::Store(error) => RegistryError::from(error).into(),
+        other => ApiError::new(Code::Conflict, other.to_string()),
+    })?;
+    tracing::info!(by = %call.caller.name, "the settings of hosts were changed");
+    let note = AuditNote {
+        name: "config".to_owned(),
+        revision: Some(revision.0),
+        changed: vec!["config".to_owned()],
+        ..AuditNote::default()
+    };
+    let answer = json!({ "config": config, "revision": revision.to_string() });
+    Ok((reply::value(StatusCode::OK, &answer), Done { note, audited: true }))
 }
 
 /// `POST /api/v1/discover`: asks a BMC what it is, and answers with a spec to begin with.

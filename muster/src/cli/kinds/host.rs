@@ -116,6 +116,27 @@ fn watts(view: &View<'_>) -> String {
     if idle.is_empty() { "-".into() } else { format!("~{idle}") }
 }
 
+/// Watts for a person: drawn now, by whose word, and what is declared of the machine.
+fn watts_told(view: &View<'_>) -> String {
+    let drawn = watts(view);
+    let by = match view.text("metrics.wattsBy").as_str() {
+        _ if view.text("status.powerState") == "off" => " (off)",
+        "bmc" => " (measured by its BMC)",
+        "declared" => " (declared)",
+        _ => "",
+    };
+    let declared: Vec<String> = [("idle", "spec.idleWatts"), ("at most", "spec.maxWatts")]
+        .into_iter()
+        .map(|(what, path)| (what, view.text(path)))
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(what, value)| format!("{what} {value}"))
+        .collect();
+    match declared.as_slice() {
+        [] => format!("{drawn}{by}"),
+        some => format!("{drawn}{by}; declared: {}", some.join(", ")),
+    }
+}
+
 fn describe(view: &View<'_>) -> Vec<Section> {
     vec![
         Section::Facts("", facts(view)),
@@ -305,7 +326,7 @@ fn power_facts(view: &View<'_>) -> Vec<(String, Cell)> {
         fact(&mut facts, "Not called", Cell::toned(text, Tone::Bad));
     }
     told(&mut facts, view, "Last action", "status.lastPowerAction");
-    fact(&mut facts, "Watts", watts(view));
+    fact(&mut facts, "Watts", watts_told(view));
     for (name, path) in
         [("Energy used", "metrics.usedMilliwattHours"), ("Energy saved", "metrics.savedMilliwattHours")]
     {

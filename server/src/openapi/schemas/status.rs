@@ -19,6 +19,8 @@ pub(super) fn schemas() -> Value {
     });
     let mut pool = shared.clone();
     pool["desired_nodes"] = json!({ "type": "integer", "minimum": 0 });
+    pool["nodes_to_remove"] = json!({ "type": "array", "items": { "type": "string" },
+        "description": "Nodes to give up when the size goes down" });
     pool["current_nodes"] = count.clone();
     pool["ready_nodes"] = count.clone();
     pool["baremetal"] = json!({ "type": "object" });

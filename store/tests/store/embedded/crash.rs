@@ -73,7 +73,7 @@ fn number(value: &[u8]) -> u64 {
 }
 
 #[tokio::test]
-async fn nothing_acknowledged_is_lost_in_fifty_crashes() {
+async fn ops_r13_nothing_acknowledged_is_lost_in_fifty_crashes() {
     let dir = scratch();
     let mut random = StdRng::seed_from_u64(42);
     // The last step of each writer that was acknowledged, and the last revision.

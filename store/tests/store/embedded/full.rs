@@ -61,7 +61,7 @@ fn on(disk: &Arc<Disk>) -> muster_store::embedded::Options {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_disk_refuses_writes_and_loses_nothing() {
+async fn ops_r13_a_full_disk_refuses_writes_and_loses_nothing() {
     let dir = scratch();
     let disk = Arc::new(Disk::default());
     let store = Arc::new(Embedded::open(dir.path(), on(&disk)).expect("it opens"));
@@ -124,7 +124,7 @@ async fn a_disk_that_becomes_read_only_says_so() {
 }
 
 #[tokio::test]
-async fn a_failed_sync_is_never_an_acknowledgement_of_nothing() {
+async fn ops_r13_a_failed_sync_is_never_an_acknowledgement_of_nothing() {
     // Wherever in a commit the disk fails: what is acknowledged is there, what is refused is not.
     for syncs in 0..4 {
         let dir = scratch();

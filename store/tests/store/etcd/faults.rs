@@ -10,7 +10,7 @@ use super::history::Workload;
 use crate::support::cluster::{self, Cluster, options, wait};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_leader_is_killed_under_load() {
+async fn ops_r13_the_leader_is_killed_under_load() {
     let cluster = Cluster::three().await;
     let store = Arc::new(cluster.open(options()).await);
     let load = Workload::start(Arc::clone(&store)).await;
@@ -26,7 +26,7 @@ async fn the_leader_is_killed_under_load() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn quorum_is_lost_and_regained() {
+async fn ops_r13_quorum_is_lost_and_regained() {
     let cluster = Cluster::three().await;
     let store = Arc::new(cluster.open(Options { call_timeout: Duration::from_secs(2), ..options() }).await);
     let load = Workload::start(Arc::clone(&store)).await;
@@ -98,7 +98,7 @@ async fn a_dead_member_costs_nothing_after_the_first_failure() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn history_is_compacted_under_a_watch() {
+async fn ops_r13_history_is_compacted_under_a_watch() {
     let cluster = Cluster::three().await;
     let store = Arc::new(cluster.open(options()).await);
     let start = put(&*store, "0").await;

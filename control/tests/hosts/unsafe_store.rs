@@ -1,0 +1,90 @@
+//! `OPS-R13`: while the store cannot be written, nothing is switched.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use async_trait::async_trait;
+use muster_control::hosts::failpoint::Failpoints;
+use muster_model::{
+    host::{Phase, Switch},
+    power::PowerAction,
+    store::{Committed, Entry, List, Page, Revision, Store, StoreError, StoreStats, Txn, WatchStream},
+};
+use muster_store::memory::Memory;
+
+use crate::world::World;
+
+/// A store whose disk can fill up.
+#[derive(Debug, Default)]
+struct Disk {
+    memory: Memory,
+    full: AtomicBool,
+}
+
+#[async_trait]
+impl Store for Disk {
+    async fn get(&self, key: &str) -> Result<Option<Entry>, StoreError> {
+        self.memory.get(key).await
+    }
+
+    async fn get_all(&self, keys: &[String]) -> Result<Vec<Option<Entry>>, StoreError> {
+        self.memory.get_all(keys).await
+    }
+
+    async fn list(&self, list: List) -> Result<Page, StoreError> {
+        self.memory.list(list).await
+    }
+
+    async fn commit(&self, txn: Txn) -> Result<Committed, StoreError> {
+        if self.full.load(Ordering::SeqCst) {
+            return Err(StoreError::Unavailable { store: "of the test".into(), why: "no space left".into() });
+        }
+        self.memory.commit(txn).await
+    }
+
+    async fn watch(&self, prefix: &str, after: Revision) -> Result<WatchStream, StoreError> {
+        self.memory.watch(prefix, after).await
+    }
+
+    async fn revision(&self) -> Result<Revision, StoreError> {
+        self.memory.revision().await
+    }
+
+    async fn compact(&self, before: Revision) -> Result<(), StoreError> {
+        self.memory.compact(before).await
+    }
+
+    async fn stats(&self) -> Result<StoreStats, StoreError> {
+        self.memory.stats().await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.memory.close().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn ops_r13_while_the_store_cannot_be_written_nothing_is_switched_or_evicted() {
+    let disk = Arc::new(Disk::default());
+    let world = World::with(disk.clone(), Failpoints::default()).await;
+    world.serving("h1").await;
+    world.idle("h2").await;
+    world.pod("web-1", "h1", 10);
+    world.want("h1", Switch::Off, "i-off").await;
+    world.want("h2", Switch::On, "i-on").await;
+    disk.full.store(true, Ordering::SeqCst);
+    let before = world.outside.state().calls.len();
+    world.pass(3_600).await;
+    {
+        let state = world.outside.state();
+        assert_eq!((state.calls.len(), state.evictions), (before, 0), "{:?}", state.calls);
+        assert_eq!(state.cordon("h1"), (false, None));
+    }
+    // And goes on where it stood, with both wishes.
+    disk.full.store(false, Ordering::SeqCst);
+    world.until("h1", Phase::Idle, 900).await;
+    world.until("h2", Phase::Serving, 900).await;
+    assert_eq!(world.outside.state().count("h2", PowerAction::On), 1);
+}

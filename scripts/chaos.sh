@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# The big counts that `make test` takes a sample of: 100 leaders stopped in a power-off, and kill -9 at every point of
+# the host loop that a host without a cluster comes by. Takes about an hour.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cd "$root"
+scripts/peers/build.sh etcd etcdctl >/dev/null
+export MUSTER_CHAOS=all
+cargo test --workspace --locked --test chaos --no-run
+# One after the other: each of them has enough processes of its own.
+cargo test --workspace --locked --test chaos -- --test-threads=1 --nocapture "$@"
