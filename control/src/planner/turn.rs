@@ -97,7 +97,8 @@ pub struct Planner {
     turns: u64,
     last_error: Option<(Timestamp, String)>,
     view: Option<Arc<View>>,
-    tracker: Tracker,
+    /// In a box: planners are held by value in futures.
+    tracker: Box<Tracker>,
     load: Option<Load>,
 }
 
@@ -115,7 +116,7 @@ impl Planner {
             turns: 0,
             last_error: None,
             view: None,
-            tracker: Tracker::default(),
+            tracker: Box::default(),
             load: None,
         }
     }
