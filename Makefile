@@ -14,6 +14,9 @@ test: ## Run everything that must hold, with a summary at the end
 fuzz: ## Fuzz the readers and the planner, FUZZ_SECONDS (300) for each target; needs the nightly compiler
 	@scripts/fuzz.sh
 
+e2e: ## Every story on a real control plane, about 25 minutes (STORIES=name for some)
+	@scripts/e2e.sh
+
 chaos: ## Stop and kill servers at every point, a hundred times over (about an hour)
 	@scripts/chaos.sh
 
@@ -23,8 +26,14 @@ check: ## The fast inner loop: format, lints, unit tests without other programs
 cluster: ## Start a real Kubernetes control plane on loopback, until Ctrl-C (KWOK=yes plays nodes)
 	@scripts/cluster/cluster.sh run "$${TMPDIR:-/tmp}/muster-cluster" >/dev/null
 
-build: ## Build the release binary, target/release/muster
+page: ## Build the page into web/dist, from where the program takes it
+	@scripts/page/build.sh
+
+build: page ## Build the release binary with the page, target/release/muster
 	cargo build --release --locked -p muster
+
+pictures: ## Make the pictures of the README anew, with a real browser
+	@scripts/page/pictures.sh
 
 fmt: ## Format the sources
 	cargo fmt --all
@@ -33,4 +42,4 @@ clean: ## Remove what was built here (the cache of test peers stays)
 	cargo clean
 	rm -rf .data
 
-.PHONY: help run test fuzz chaos check build fmt clean
+.PHONY: help run test fuzz e2e chaos check cluster page pictures build fmt clean

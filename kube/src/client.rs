@@ -93,6 +93,13 @@ impl Client {
         &self.server
     }
 
+    /// Calls the API server once, as whoever the credentials say: what it calls its version.
+    pub async fn version(&self) -> Result<String, KubeError> {
+        let what = "ask the API server for its version";
+        let answer: Value = self.call(what, Call::get("/version")).await?;
+        Ok(answer["gitVersion"].as_str().unwrap_or_default().to_owned())
+    }
+
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
     }

@@ -3,16 +3,21 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use muster_model::observe::{ActError, Acted, ClusterPort, ClusterView, NodeAction, NotSynced, Note};
-use tokio::task::JoinSet;
+use muster_model::observe::{
+    ActError, Acted, ClusterPort, ClusterView, NodeAction, NotSynced, Note, Waiting,
+};
+use tokio::{sync::mpsc, task::JoinSet};
 
 use crate::{
     act::Actor,
     client::Client,
     events::{EventLimits, Events},
     guard::Guard,
-    watch::{self, Health, Shared},
+    watch::{self, Health, Shared, SourceHealth, SourceState},
 };
+
+/// Notes that may wait to be written: the burst of several plans.
+const MOST_NOTES: usize = 500;
 
 /// What can be chosen for one cluster.
 #[derive(Debug, Clone)]
@@ -35,7 +40,8 @@ pub struct KubeCluster {
     client: Client,
     shared: Arc<Shared>,
     guard: Guard,
-    events: Events,
+    events: Arc<Events>,
+    notes: mpsc::Sender<Note>,
     tasks: JoinSet<()>,
 }
 
@@ -43,9 +49,21 @@ impl KubeCluster {
     /// Begins to watch. Returns at once; [`ClusterPort::view`] tells when everything is there.
     pub fn start(client: Client, options: Options) -> Self {
         let shared = Shared::new(Arc::clone(client.clock()));
-        let tasks = watch::spawn(&client, &shared);
-        let events = Events::new(client.clone(), options.events, options.instance);
-        Self { client, shared, guard: options.guard, events, tasks }
+        let mut tasks = watch::spawn(&client, &shared);
+        let events = Arc::new(Events::new(client.clone(), options.events, options.instance));
+        let (notes, mut queue) = mpsc::channel::<Note>(MOST_NOTES);
+        let writer = Arc::clone(&events);
+        tasks.spawn(async move {
+            while let Some(note) = queue.recv().await {
+                writer.tell(&note).await;
+            }
+        });
+        Self { client, shared, guard: options.guard, events, notes, tasks }
+    }
+
+    /// The API server's address.
+    pub fn server(&self) -> &str {
+        self.client.server()
     }
 
     /// How the watches are doing.
@@ -65,6 +83,22 @@ impl ClusterPort for KubeCluster {
         self.shared.view()
     }
 
+    fn troubles(&self) -> Vec<Waiting> {
+        let sources = self.shared.health().sources;
+        let well = |source: &SourceHealth| {
+            source.synced
+                && matches!(
+                    source.state,
+                    SourceState::Watching | SourceState::NotServed | SourceState::Listing
+                )
+        };
+        sources
+            .into_iter()
+            .filter(|source| !well(source))
+            .map(|source| Waiting { kind: source.kind, why: source.why, since: source.since })
+            .collect()
+    }
+
     async fn changed(&self, seen: u64) {
         self.shared.changed(seen).await;
     }
@@ -82,5 +116,14 @@ impl ClusterPort for KubeCluster {
 
     async fn tell(&self, note: &Note) {
         self.events.tell(note).await;
+    }
+
+    fn announce(&self, notes: Vec<Note>) {
+        for note in notes {
+            if self.notes.try_send(note).is_err() {
+                tracing::debug!("a note is dropped: as many as may wait are waiting");
+                return;
+            }
+        }
     }
 }

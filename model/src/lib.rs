@@ -7,6 +7,7 @@ pub mod catalogue;
 pub mod clock;
 pub mod cluster;
 pub mod condition;
+pub mod connection;
 pub mod credential;
 pub mod field;
 pub mod host;

@@ -159,6 +159,11 @@ pub trait ClusterPort: Send + Sync + fmt::Debug {
     /// The present moment. Cheap: nothing is copied that did not change.
     fn view(&self) -> Result<ClusterView, NotSynced>;
 
+    /// Sources that are not current, and why; empty when all of them are.
+    fn troubles(&self) -> Vec<Waiting> {
+        Vec::new()
+    }
+
     /// Returns when the view's number is larger than `seen`, at once if it already is.
     async fn changed(&self, seen: u64);
 
@@ -167,6 +172,9 @@ pub trait ClusterPort: Send + Sync + fmt::Debug {
     /// Tells the cluster's own users something about one of its objects. Best effort, deduplicated and
     /// limited by the implementation.
     async fn tell(&self, _note: &Note) {}
+
+    /// The same later, without waiting for it: for loops that have other things to do. What is too much is dropped.
+    fn announce(&self, _notes: Vec<Note>) {}
 }
 
 /// A note on an object, in the manner of a Kubernetes event.

@@ -4,6 +4,8 @@
 
 #[path = "api/bodies.rs"]
 mod bodies;
+#[path = "api/conditions.rs"]
+mod conditions;
 #[path = "api/faults.rs"]
 mod faults;
 #[path = "api/foreign.rs"]

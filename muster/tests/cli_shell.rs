@@ -8,7 +8,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use cli_support::{MUSTER, Ran, Server, clean, many_pools};
+use cli_support::{MUSTER, On, Ran, Server, clean, many_pools, on_each_store};
 use serde_json::Value;
 
 fn complete(server: &Server, words: &[&str]) -> Vec<String> {
@@ -25,9 +25,8 @@ fn complete(server: &Server, words: &[&str]) -> Vec<String> {
 }
 
 /// OPS-U7: scripts that shells accept, and names from the server.
-#[test]
-fn ops_u7_completion() {
-    let server = Server::start();
+fn ops_u7_completion(on: On) {
+    let server = Server::on(on);
     server.run(&["create", "cluster", "prod"]).ok();
     many_pools(&server, 500);
     for (shell, checker) in [("bash", Some("bash")), ("zsh", None), ("fish", None)] {
@@ -107,9 +106,8 @@ fn failed_check(ran: Ran, code: i32, id: &str, object: &str, remedy: &str) {
 }
 
 /// OPS-U20, the part that needs no cluster: a clean set-up passes, a broken one is named with its remedy.
-#[test]
-fn ops_u20_doctor_names_what_is_wrong() {
-    let server = Server::start();
+fn ops_u20_doctor_names_what_is_wrong(on: On) {
+    let server = Server::on(on);
     server.fill();
     let clean_run = server.run(&["doctor", "-o", "json"]);
     assert_eq!(clean_run.code, 0, "{}{}", clean_run.out, clean_run.err);
@@ -200,3 +198,5 @@ fn a_store_travels_by_export_and_import() {
     assert!(damaged.err.contains("another copy") && !damaged.err.contains("--overwrite"), "{}", damaged.err);
     drop(kept);
 }
+
+on_each_store!(ops_u7_completion, ops_u20_doctor_names_what_is_wrong,);

@@ -8,7 +8,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use cli_support::{MUSTER, Ran, Running, Server, clean, many_pools};
+use cli_support::{MUSTER, On, Ran, Running, Server, clean, many_pools, on_each_store};
 use serde_json::Value;
 
 const FORMATS: [&str; 8] = [
@@ -23,9 +23,8 @@ const FORMATS: [&str; 8] = [
 ];
 
 /// OPS-U3: every list and get, in every form, through a pipe.
-#[test]
-fn ops_u3_every_form_parses_and_holds_data_only() {
-    let server = Server::start();
+fn ops_u3_every_form_parses_and_holds_data_only(on: On) {
+    let server = Server::on(on);
     server.fill();
     server.report(&server.id("web"), 3, 1);
     server.run(&["scale", "pool", "web", "--to", "4"]).ok();
@@ -61,9 +60,8 @@ fn ops_u3_every_form_parses_and_holds_data_only() {
 }
 
 /// OPS-U3: a long list is one document, whatever the page size of the API.
-#[test]
-fn ops_u3_five_thousand_objects_are_one_document() {
-    let server = Server::start();
+fn ops_u3_five_thousand_objects_are_one_document(on: On) {
+    let server = Server::on(on);
     server.run(&["create", "cluster", "prod"]).ok();
     many_pools(&server, 5_000);
     let document = server.json(&["get", "pools"]);
@@ -90,9 +88,8 @@ fn ops_u3_five_thousand_objects_are_one_document() {
 }
 
 /// OPS-U1: the default table is short, and tells what is wrong.
-#[test]
-fn ops_u1_the_table_fits_and_names_the_worst_reason() {
-    let server = Server::start();
+fn ops_u1_the_table_fits_and_names_the_worst_reason(on: On) {
+    let server = Server::on(on);
     server.fill();
     server.run(&["create", "cluster", "a-cluster-with-a-long-name"]).ok();
     let long = ["create", "pool", "a-pool-with-a-long-name/x", "--platform", "gcp"];
@@ -141,9 +138,8 @@ fn ops_u1_the_table_fits_and_names_the_worst_reason() {
 }
 
 /// OPS-U4: eight codes; every error names object, cause and next step.
-#[test]
-fn ops_u4_exit_codes() {
-    let server = Server::start();
+fn ops_u4_exit_codes(on: On) {
+    let server = Server::on(on);
     assert_eq!(server.run(&["get", "pools"]).code, 0);
     server.fill();
     server.run(&["scale", "pool", "web", "--to", "50"]).failed(1, "nodepool prod/web");
@@ -174,9 +170,8 @@ fn ops_u4_exit_codes() {
 }
 
 /// OPS-U5: what a dry run prints can be applied, changes nothing, and stays unchanged.
-#[test]
-fn ops_u5_a_dry_run_is_valid_input() {
-    let server = Server::start();
+fn ops_u5_a_dry_run_is_valid_input(on: On) {
+    let server = Server::on(on);
     server.fill();
     let revision = |server: &Server| server.json(&["get", "pools"])["revision"].clone();
     let before = revision(&server);
@@ -285,9 +280,8 @@ fn an_edit_is_never_lost() {
 }
 
 /// OPS-U6: waiting that succeeds, that runs out of time, and that is interrupted and resumed.
-#[test]
-fn ops_u6_waiting() {
-    let server = Server::start();
+fn ops_u6_waiting(on: On) {
+    let server = Server::on(on);
     server.fill();
     let id = server.id("web");
     server.report(&id, 3, 1);
@@ -389,15 +383,106 @@ fn a_name_that_is_not_clear_lists_the_candidates() {
     assert_eq!(server.run(&["enable", "cluster", "prod"]).ok(), "cluster/prod enabled: mode active\n");
 }
 
-/// The binary is a plugin of kubectl under another name.
+/// What people type at night: the message says what is wrong with it, and nothing is made or changed.
 #[test]
-fn it_answers_as_kubectl_muster() {
+fn bad_input_is_named() {
+    #[track_caller]
+    fn check(ran: Ran, code: i32, words: &str) {
+        assert_eq!(ran.code, code, "{}{}", ran.out, ran.err);
+        assert!(ran.err.contains(words), "no {words:?} in: {}", ran.err);
+    }
     let server = Server::start();
     server.fill();
-    let plugin = server.home().join("kubectl-muster");
-    std::os::unix::fs::symlink(MUSTER, &plugin).unwrap();
-    let mut command = clean(Command::new(&plugin), server.home());
-    let ran =
-        Ran::of(command.args(["--server", &server.url, "get", "pools", "-o", "name"]).output().unwrap());
-    assert_eq!(ran.ok(), "nodepool/prod/web\n");
+    check(server.run(&["scale", "pool", "web", "--to", "-1"]), 2, "whole number from 0 to 100000");
+    check(server.run(&["scale", "pool", "web", "--to", "many"]), 2, "whole number from 0 to 100000");
+    check(server.run(&["get", "pools", "--sort-by", "nope"]), 2, "no nodepool has \"nope\"");
+    check(server.run(&["get", "pools", "-l", "tier in web"]), 1, "no list in parentheses");
+    check(
+        server.feed(&["apply", "-f", "-"], "kind: NodePool\ncluster: prod\n"),
+        1,
+        "it has no name (stdin:1)",
+    );
+    check(server.feed(&["apply", "-f", "-"], "kind: NodePool\ncluster: prod\nname: 5\n"), 1, "name: must be");
+    check(server.feed(&["apply", "-f", "-"], ": : :\n"), 1, "a name is missing before the colon");
+    check(server.run(&["delete", "cluster", "prod"]), 4, "still has 1 pool: web");
+    let nowhere = server.home().join("nowhere");
+    let nowhere = nowhere.to_str().unwrap();
+    for verb in [&["store", "stats"][..], &["store", "verify"], &["store", "export", "-"]] {
+        check(server.run(&[verb, &["--data-dir", nowhere]].concat()), 3, "there is no store in");
+    }
+    assert!(!std::path::Path::new(nowhere).exists(), "looking at a store makes none");
+    assert_eq!(server.run(&["get", "pools", "-o", "name"]).ok(), "nodepool/prod/web\n");
 }
+
+/// OPS-U1: whatever is wrong with a pool, its row says so, and the wide one says it in words.
+fn ops_u1_every_fault_is_visible_in_its_row(on: On) {
+    const FAULTS: [(&str, &str, &str); 5] = [
+        (r#""last_error":{"errorType":"Fatal","message":"MESSAGE"}"#, "False", "FatalError"),
+        (r#""last_error":{"errorType":"Configuration","message":"MESSAGE"}"#, "False", "ConfigurationError"),
+        (r#""last_error":{"errorType":"Transient","message":"MESSAGE"}"#, "False", "ControllersProvisioning"),
+        (r#""last_error":{"errorType":"System","message":"MESSAGE"}"#, "True", "ControllersWithErrors"),
+        (r#""metadata":{"active_nodes":1}"#, "False", "ControllersProvisioning"),
+    ];
+    let server = Server::on(on);
+    server.run(&["create", "cluster", "prod"]).ok();
+    many_pools(&server, 20);
+    for place in 0..20 {
+        let (fault, available, _) = FAULTS[place % FAULTS.len()];
+        let fault = fault.replace("MESSAGE", &format!("fault number {place:02}"));
+        let report = format!(
+            r#"{{"controller_name":"k","observed_generation":1,"conditions":[{{"type":"Available","status":"{available}"}}],{fault}}}"#
+        );
+        let path = format!("/api/v1/nodepools/{}/status", server.id(&format!("pool-{place:04}")));
+        let (status, answer) = server.http("PUT", &path, Some(cli_support::CONTROLLER_TOKEN), &report);
+        assert_eq!(status, 200, "{answer}");
+    }
+    let (table, wide) =
+        (server.run(&["get", "pools"]).ok(), server.run(&["get", "pools", "-o", "wide"]).ok());
+    for place in 0..20 {
+        let (fault, _, reason) = FAULTS[place % FAULTS.len()];
+        let name = format!("pool-{place:04}");
+        let row = |table: &str| table.lines().find(|line| line.contains(&name)).map(str::to_owned).unwrap();
+        assert!(row(&table).contains(reason), "{name} hides {reason}:\n{table}");
+        let words = fault.contains("Fatal") || fault.contains("Configuration");
+        assert!(!words || row(&wide).contains(&format!("fault number {place:02}")), "{wide}");
+        assert!(!row(&wide).contains("<none>") && !row(&wide).contains("<unknown>"), "{wide}");
+    }
+    assert!(table.lines().all(|line| line.chars().count() <= 120), "{table}");
+}
+
+/// OPS-U1: the binary is a plugin of kubectl under another name, and the real kubectl finds it.
+fn ops_u1_the_same_through_kubectl(on: On) {
+    let server = Server::on(on);
+    server.fill();
+    let folder = server.home().join("plugins");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::os::unix::fs::symlink(MUSTER, folder.join("kubectl-muster")).unwrap();
+    let built = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/peers/build.sh"))
+        .arg("kubectl")
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "kubectl: {}", String::from_utf8_lossy(&built.stderr));
+    let kubectl = std::path::Path::new(String::from_utf8_lossy(&built.stdout).trim()).join("kubectl");
+    let run = |args: &[&str]| {
+        let mut command = clean(Command::new(&kubectl), server.home());
+        command.env("PATH", format!("{}:/usr/bin:/bin", folder.display())).env("MUSTER_SERVER", &server.url);
+        Ran::of(command.arg("muster").args(args).stdin(Stdio::null()).output().unwrap())
+    };
+    for args in [&["get", "pools"][..], &["get", "pools", "-o", "wide"], &["describe", "pool", "prod/web"]] {
+        assert_eq!(run(args).ok(), server.run(args).ok(), "kubectl muster {args:?}");
+    }
+    run(&["get", "pool", "nowhere"]).failed(3, "nodepool nowhere");
+    let usage = run(&["get", "--help"]).ok();
+    assert!(usage.contains("kubectl muster get"), "{usage}");
+}
+
+on_each_store!(
+    ops_u3_every_form_parses_and_holds_data_only,
+    ops_u3_five_thousand_objects_are_one_document,
+    ops_u1_the_table_fits_and_names_the_worst_reason,
+    ops_u4_exit_codes,
+    ops_u5_a_dry_run_is_valid_input,
+    ops_u6_waiting,
+    ops_u1_every_fault_is_visible_in_its_row,
+    ops_u1_the_same_through_kubectl,
+);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use muster_control::{
     audit::AuditLog,
+    connector::Connector,
     explain::Explain,
     hosts::AgentDesk,
     inventory::{Inventory, Prober, Vault},
@@ -13,6 +14,7 @@ use muster_model::Clock;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    desk::Desk,
     example::Example,
     export::Exporter,
     identity::Authenticator,
@@ -26,12 +28,16 @@ pub struct App {
     pub registry: Arc<Registry>,
     pub inventory: Arc<Inventory>,
     pub vault: Arc<Vault>,
+    /// Opens connections to clusters.
+    pub connector: Arc<dyn Connector>,
     /// Asks BMCs what they are.
     pub prober: Arc<dyn Prober>,
     /// Answers the agents on hosts.
     pub agents: Arc<dyn AgentDesk>,
     /// The planners' live state and the journal.
     pub explain: Explain,
+    /// What pages are made of beside the nouns.
+    pub desk: Arc<Desk>,
     pub identity: Arc<Authenticator>,
     pub audit: Arc<AuditLog>,
     pub metrics: Arc<Metrics>,

@@ -62,7 +62,18 @@ impl Store for MeteredStore {
     }
 
     async fn commit(&self, txn: Txn) -> Result<Committed, StoreError> {
-        self.measured("commit", self.inner.commit(txn)).await
+        let committed = self.measured("commit", self.inner.commit(txn)).await;
+        match &committed {
+            Ok(_) => {
+                self.metrics.store_writable.set(1);
+            }
+            Err(StoreError::Full { .. } | StoreError::Damaged { .. } | StoreError::Unavailable { .. }) => {
+                self.metrics.store_writable.set(0);
+            }
+            // Says nothing about the store.
+            Err(_) => {}
+        }
+        committed
     }
 
     async fn watch(&self, prefix: &str, after: Revision) -> Result<WatchStream, StoreError> {

@@ -2,8 +2,8 @@
 //! requests can be copied as they are, in its order.
 //!
 //! The guide's pool is there from the start as a placeholder. The guide creates pools and then speaks of the
-//! one id that it shows, so a create in the example cluster gets that id as long as nobody has changed the
-//! placeholder, or while the id is free. Deleting the pool of that id puts the placeholder back, because the
+//! one id that it shows, so a create of one of its pools in the example cluster gets that id as long as nobody has
+//! changed the placeholder, or while the id is free; pools of other names are as they are anywhere. Deleting the pool of that id puts the placeholder back, because the
 //! guide goes on to speak of it. Everything else is as it is without the example.
 
 use muster_control::registry::{
@@ -15,6 +15,8 @@ use uuid::{Uuid, uuid};
 
 pub const CLUSTER: Uuid = uuid!("550e8400-e29b-41d4-a716-446655440000");
 pub const POOL: Uuid = uuid!("123e4567-e89b-12d3-a456-426614174000");
+/// The pools that the guide creates.
+const GUIDE_POOLS: [&str; 2] = ["worker-pool-1", "production-workers"];
 /// Whom the guide's requests come from.
 pub const OWNER: &str = "user@example.com";
 /// The guide shows the pool after its first change, and reports on that generation.
@@ -57,9 +59,14 @@ impl Example {
         settled(registry.create(&context(now), self.placeholder(now)?, Some(parent), Vec::new()).await)
     }
 
-    /// What a new pool in `cluster` takes over.
-    pub(crate) async fn adopts(&self, registry: &Registry, cluster: Uuid) -> Result<Adopts, RegistryError> {
-        if cluster != CLUSTER {
+    /// What a new pool of this name in `cluster` takes over.
+    pub(crate) async fn adopts(
+        &self,
+        registry: &Registry,
+        cluster: Uuid,
+        name: &str,
+    ) -> Result<Adopts, RegistryError> {
+        if cluster != CLUSTER || !GUIDE_POOLS.contains(&name) {
             return Ok(Adopts::Nothing);
         }
         Ok(match registry.read::<NodePool>(POOL).await? {

@@ -74,6 +74,8 @@ pub struct Metrics {
     pub watches: Gauge,
     pub store_requests: Family<StoreLabels, Counter>,
     pub store_seconds: Family<OperationLabels, Histogram, Latency>,
+    /// 1 unless the last write failed because of the store itself.
+    pub store_writable: Gauge,
     pub audit_lines: Counter,
     pub revision: Gauge<i64, std::sync::atomic::AtomicI64>,
     pub rate_limited: Counter<u64, AtomicU64>,
@@ -108,6 +110,13 @@ impl Metrics {
             "Time that calls to the store took",
             store_seconds.clone(),
         );
+        let store_writable = Gauge::default();
+        store_writable.set(1);
+        registry.register(
+            "store_writable",
+            "0 when the last write failed because of the store: a full or read-only disk, or no answer",
+            store_writable.clone(),
+        );
         let audit_lines = Counter::default();
         registry.register("audit_lines", "Lines written to the audit log", audit_lines.clone());
         let revision = Gauge::default();
@@ -132,6 +141,7 @@ impl Metrics {
             watches,
             store_requests,
             store_seconds,
+            store_writable,
             audit_lines,
             revision,
             rate_limited,

@@ -1,9 +1,27 @@
 //! The description of the API, in `OpenAPI` 3.1.
 //!
-//! [`OPERATIONS`] lists every operation once; a test compares it with the routes, and the committed
+//! Three tables list every operation once; a test compares them with the routes, and the committed
 //! `docs/reference/openapi.json` with what this module makes.
 
+/// Method, path, id, success code, body and answer schemas, parameters, what it does.
+macro_rules! operation {
+    ($method:literal $path:literal $id:literal $success:literal $body:expr => $answer:expr, $parameters:expr, $summary:literal) => {
+        Operation {
+            method: $method,
+            path: $path,
+            id: $id,
+            summary: $summary,
+            success: $success,
+            body: $body,
+            answer: $answer,
+            parameters: $parameters,
+        }
+    };
+}
+
 mod inventory;
+mod operations;
+mod page;
 mod schemas;
 
 use std::sync::OnceLock;
@@ -26,152 +44,8 @@ struct Operation {
     parameters: &'static [&'static str],
 }
 
-const LIST: &[&str] = &[
-    "limit",
-    "offset",
-    "cursor",
-    "status",
-    "health",
-    "name",
-    "labelSelector",
-    "fieldSelector",
-    "include_deleted",
-    "watch",
-    "resource_version",
-    "timeout_seconds",
-    "project",
-];
-const POOL_LIST: &[&str] = &[
-    "limit",
-    "offset",
-    "cursor",
-    "status",
-    "health",
-    "name",
-    "labelSelector",
-    "fieldSelector",
-    "include_deleted",
-    "watch",
-    "resource_version",
-    "timeout_seconds",
-    "clusterId",
-    "cluster_id",
-    "project",
-];
-const DECISIONS: &[&str] = &[
-    "limit",
-    "cursor",
-    "cluster_id",
-    "pool",
-    "host",
-    "node",
-    "decision_outcome",
-    "since",
-    "until",
-    "actions_only",
-    "watch",
-    "resource_version",
-    "timeout_seconds",
-    "project",
-];
-const OPERATION_LIST: &[&str] = &[
-    "limit",
-    "offset",
-    "cursor",
-    "nodepool_id",
-    "state",
-    "watch",
-    "resource_version",
-    "timeout_seconds",
-    "project",
-];
-const EXPLAIN: &[&str] = &["cluster_id", "at", "project"];
-const AUDIT_LIST: &[&str] =
-    &["limit", "line", "actor", "object", "of_project", "verb", "outcome", "since", "until", "project"];
-const CREATE: &[&str] = &["dryRun", "idempotency-key", "project"];
-const READ: &[&str] = &["include_deleted", "if-none-match", "project"];
-const REPLACE: &[&str] = &["dryRun", "if-match", "if-none-match", "project"];
-const UPDATE: &[&str] = &["dryRun", "if-match", "project"];
-const DELETE: &[&str] = &["dryRun", "force", "if-match", "project"];
-const DELETE_CLUSTER: &[&str] = &["dryRun", "force", "cascade", "if-match", "project"];
-
-const RECORD_LIST: &[&str] = &[
-    "limit",
-    "offset",
-    "cursor",
-    "name",
-    "watch",
-    "resource_version",
-    "timeout_seconds",
-    "include_deleted",
-    "project",
-];
-
-macro_rules! operation {
-    ($method:literal $path:literal $id:literal $success:literal $body:expr => $answer:expr, $parameters:expr, $summary:literal) => {
-        Operation {
-            method: $method,
-            path: $path,
-            id: $id,
-            summary: $summary,
-            success: $success,
-            body: $body,
-            answer: $answer,
-            parameters: $parameters,
-        }
-    };
-}
-
-const OPERATIONS: &[Operation] = &[
-    operation!("get" "/health" "health" 200 None => Some("Health"), &[], "Whether the process answers, in the seed's form"),
-    operation!("get" "/livez" "livez" 200 None => Some("Probe"), &[], "Whether the process answers"),
-    operation!("get" "/readyz" "readyz" 200 None => Some("Probe"), &[], "Whether requests can be served"),
-    operation!("get" "/metrics" "metrics" 200 None => None, &[], "Metrics for Prometheus"),
-    operation!("get" "/metrics/hosts" "hostMetrics" 200 None => None, &[], "Series for every host, where metrics.hosts is set"),
-    operation!("get" "/openapi.json" "openapi" 200 None => Some("Any"), &[], "This document"),
-    operation!("get" "/api/v1/whoami" "whoAmI" 200 None => Some("Identity"), &["project"], "Who the caller is, and its roles"),
-    operation!("get" "/api/v1/clusters" "listClusters" 200 None => Some("ClusterList"), LIST, "List or watch clusters"),
-    operation!("post" "/api/v1/clusters" "createCluster" 201 Some("ClusterDraft") => Some("Cluster"), CREATE, "Create a cluster"),
-    operation!("get" "/api/v1/clusters/{cluster_id}" "readCluster" 200 None => Some("Cluster"), READ, "Read a cluster"),
-    operation!("put" "/api/v1/clusters/{cluster_id}" "replaceCluster" 200 Some("ClusterUpdate") => Some("Cluster"), REPLACE, "Replace a cluster, or create it under this id with If-None-Match: *"),
-    operation!("patch" "/api/v1/clusters/{cluster_id}" "patchCluster" 200 Some("MergePatch") => Some("Cluster"), UPDATE, "Change a cluster by JSON merge patch"),
-    operation!("delete" "/api/v1/clusters/{cluster_id}" "deleteCluster" 202 None => Some("Message"), DELETE_CLUSTER, "Delete a cluster"),
-    operation!("get" "/api/v1/clusters/{cluster_id}/status" "readClusterStatus" 200 None => Some("ClusterStatusAnswer"), &["project"], "Status and reports of a cluster"),
-    operation!("put" "/api/v1/clusters/{cluster_id}/status" "reportClusterStatus" 200 Some("Report") => Some("Message"), &["dryRun", "project"], "Report on a cluster (controllers)"),
-    operation!("get" "/api/v1/clusters/{cluster_id}/nodepools" "listNodePoolsOfCluster" 200 None => Some("NodePoolList"), POOL_LIST, "List or watch the pools of a cluster"),
-    operation!("post" "/api/v1/clusters/{cluster_id}/nodepools" "createNodePoolInCluster" 201 Some("NodePoolDraft") => Some("NodePool"), CREATE, "Create a pool in a cluster"),
-    operation!("get" "/api/v1/nodepools" "listNodePools" 200 None => Some("NodePoolList"), POOL_LIST, "List or watch pools"),
-    operation!("post" "/api/v1/nodepools" "createNodePool" 201 Some("NodePoolDraft") => Some("NodePool"), CREATE, "Create a pool"),
-    operation!("get" "/api/v1/nodepools/{id}" "readNodePool" 200 None => Some("NodePool"), READ, "Read a pool"),
-    operation!("put" "/api/v1/nodepools/{id}" "replaceNodePool" 200 Some("NodePoolUpdate") => Some("NodePool"), REPLACE, "Replace a pool, or create it under this id with If-None-Match: *"),
-    operation!("patch" "/api/v1/nodepools/{id}" "patchNodePool" 200 Some("MergePatch") => Some("NodePool"), UPDATE, "Change a pool by JSON merge patch"),
-    operation!("delete" "/api/v1/nodepools/{id}" "deleteNodePool" 204 None => None, DELETE, "Delete a pool"),
-    operation!("get" "/api/v1/nodepools/{id}/status" "readNodePoolStatus" 200 None => Some("NodePoolStatusAnswer"), &["project"], "Status and reports of a pool"),
-    operation!("put" "/api/v1/nodepools/{id}/status" "reportNodePoolStatus" 200 Some("Report") => Some("Message"), &["dryRun", "project"], "Report on a pool (controllers)"),
-    operation!("post" "/api/v1/nodepools/{id}/scale" "scaleNodePool" 202 Some("Scale") => Some("Operation"), UPDATE, "Set the size of a pool"),
-    operation!("get" "/api/v1/operations" "listOperations" 200 None => Some("OperationList"), OPERATION_LIST, "List or watch operations"),
-    operation!("get" "/api/v1/operations/{id}" "readOperation" 200 None => Some("Operation"), &["project"], "Read an operation"),
-    operation!("post" "/api/v1/operations/{id}/cancel" "cancelOperation" 202 None => Some("Operation"), &["project"], "Withdraw the wish behind an operation on a host"),
-    operation!("get" "/api/v1/decisions" "listDecisions" 200 None => Some("DecisionList"), DECISIONS, "List or watch decisions, newest first"),
-    operation!("get" "/api/v1/decisions/{id}" "readDecision" 200 None => Some("Decision"), &["project"], "Read a decision: what it did and why, and what became of it"),
-    operation!("get" "/api/v1/decisions/{id}/replay" "replayDecision" 200 None => Some("Replay"), &["project"], "Decide again from the stored snapshot"),
-    operation!("get" "/api/v1/decisions/{id}/compare" "compareDecisions" 200 None => Some("Comparison"), &["with", "project"], "What changed from this decision to another"),
-    operation!("get" "/api/v1/explain/pod/{namespace}/{name}" "explainPod" 200 None => Some("Explanation"), EXPLAIN, "Why a pod has the place it has, or none"),
-    operation!("get" "/api/v1/explain/node/{name}" "explainNode" 200 None => Some("Explanation"), EXPLAIN, "Why a node stays, goes, or is gone"),
-    operation!("get" "/api/v1/explain/host/{name}" "explainHost" 200 None => Some("Explanation"), EXPLAIN, "What a host could do, and why it does not"),
-    operation!("get" "/api/v1/explain/pool/{id}" "explainPool" 200 None => Some("Explanation"), EXPLAIN, "Why a pool has the size it has"),
-    operation!("get" "/api/v1/explain/decision/{id}" "explainDecision" 200 None => Some("DecisionExplanation"), &["project"], "A decision in words, and whether it would be made again"),
-    operation!("delete" "/api/v1/nodepools/{id}/status/{controller_name}" "forgetNodePoolReport" 204 None => None, &["dryRun", "project"], "Forget a controller that is gone for good"),
-    operation!("delete" "/api/v1/clusters/{cluster_id}/status/{controller_name}" "forgetClusterReport" 204 None => None, &["dryRun", "project"], "Forget a controller that is gone for good"),
-    operation!("get" "/api/v1/freeze" "readFreeze" 200 None => Some("Freeze"), &["project"], "Whether anything may act"),
-    operation!("put" "/api/v1/freeze" "setFreeze" 200 Some("FreezeRequest") => Some("Freeze"), &["project"], "Stop every action, wake everything, or let Muster act again"),
-    operation!("get" "/api/v1/audit" "listAudit" 200 None => Some("AuditPage"), AUDIT_LIST, "Read the audit log, newest first (auditors)"),
-    operation!("get" "/api/v1/audit/verify" "verifyAudit" 200 None => Some("AuditVerdict"), &["project"], "Walk the whole chain of the audit log (auditors)"),
-    operation!("get" "/api/v1/store/export" "exportStore" 200 None => None, &["project"], "Everything in the store at one revision (admins)"),
-];
-
 fn operations() -> impl Iterator<Item = &'static Operation> {
-    OPERATIONS.iter().chain(inventory::OPERATIONS)
+    operations::OPERATIONS.iter().chain(inventory::OPERATIONS).chain(page::OPERATIONS)
 }
 
 /// `GET /openapi.json`
@@ -213,7 +87,7 @@ pub fn document() -> Value {
 
 impl Operation {
     fn describe(&self) -> Value {
-        let open = !self.path.starts_with("/api/") || self.path.contains("/agent/");
+        let open = !self.path.starts_with("/api/") || self.path.contains("/agent/") || self.id == "readSignIn";
         let mut parameters: Vec<Value> = path_parameters(self.path);
         parameters.extend(
             self.parameters.iter().map(|name| json!({ "$ref": format!("#/components/parameters/{name}") })),
@@ -232,7 +106,7 @@ impl Operation {
         });
         if let Some(body) = self.body {
             let kinds: &[&str] = match body {
-                "MergePatch" => &["application/merge-patch+json"],
+                patch if patch.ends_with("Patch") => &["application/merge-patch+json"],
                 "HostTable" => &["application/json", "application/yaml", "text/csv"],
                 _ => &["application/json"],
             };
@@ -257,6 +131,10 @@ impl Operation {
             Some(schema) => content("Done", "application/json", schema),
             None if self.id == "metrics" => json!({ "description": "Metrics", "content": {
                 "application/openmetrics-text": { "schema": { "type": "string" } } } }),
+            None if self.id == "stream" => {
+                json!({ "description": "Events: change, resync and beat", "content": {
+                "text/event-stream": { "schema": { "type": "string" } } } })
+            }
             None if self.id == "exportStore" => {
                 json!({ "description": "Lines of JSON with checksums", "content": {
                 "application/x-ndjson": { "schema": { "type": "string" } } } })
@@ -276,9 +154,11 @@ fn path_parameters(path: &str) -> Vec<Value> {
     path.split('/')
         .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
         .map(|name| {
-            // Decisions and what explanations are about have names instead.
-            let uuid = name.ends_with("id") && !path.contains("/decision");
-            let schema = if name == "controller_name" {
+            let uuid = name.ends_with("id");
+            let decision = name == "id" && path.contains("/decision");
+            let schema = if decision {
+                json!({ "type": "string", "pattern": schemas::DECISION })
+            } else if name == "controller_name" {
                 json!({ "type": "string", "minLength": 1 })
             } else if uuid {
                 json!({ "type": "string", "format": "uuid" })

@@ -9,15 +9,16 @@ use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::{
     api::{
-        agent, audit, boot, clusters, credentials, decisions, explain, export, freeze, host_actions,
-        host_bulk, hosts, inventory, named, operations, pools, probes, status,
+        agent, audit, boot, clusters, connections, credentials, decisions, energy, explain, export, freeze,
+        host_actions, host_bulk, hosts, inventory, me, named, operations, overview, pending, pools, probes, search,
+        status, stream, what_if,
     },
     app::App,
-    frame, openapi,
+    frame, openapi, page,
 };
 
 /// Every path that is served, as metrics label them.
-pub const PATHS: [&str; 59] = [
+pub const PATHS: [&str; 71] = [
     "/health",
     "/livez",
     "/readyz",
@@ -30,6 +31,7 @@ pub const PATHS: [&str; 59] = [
     "/api/v1/clusters/{cluster_id}/status",
     "/api/v1/clusters/{cluster_id}/status/{controller_name}",
     "/api/v1/clusters/{cluster_id}/nodepools",
+    "/api/v1/clusters/{cluster_id}/connection",
     "/api/v1/nodepools",
     "/api/v1/nodepools/{id}",
     "/api/v1/nodepools/{id}/status",
@@ -72,6 +74,17 @@ pub const PATHS: [&str; 59] = [
     "/api/v1/explain/host/{name}",
     "/api/v1/explain/pool/{id}",
     "/api/v1/explain/decision/{id}",
+    "/api/v1/overview",
+    "/api/v1/pending",
+    "/api/v1/energy",
+    "/api/v1/history",
+    "/api/v1/search",
+    "/api/v1/stream",
+    "/api/v1/what-if",
+    "/api/v1/me",
+    "/api/v1/sign-in",
+    "/api/v1/settings",
+    "/api/v1/hosts/{name}/transcript",
     "/api/v1/freeze",
     "/api/v1/audit",
     "/api/v1/audit/verify",
@@ -98,6 +111,7 @@ fn host_routes(root: &str) -> Router<App> {
         .route(&at("/export"), get(host_bulk::export))
         .route(&at("/{name}"), get(hosts::read).put(hosts::replace).patch(hosts::patch).delete(hosts::delete))
         .route(&at("/{name}/events"), get(host_actions::events))
+        .route(&at("/{name}/transcript"), get(me::transcript))
         .route(&at("/{name}/hold"), post(host_actions::hold))
         .route(&at("/{name}/release"), post(host_actions::release))
         .route(&at("/{name}/maintenance"), post(host_actions::maintenance))
@@ -137,6 +151,20 @@ fn inventory_routes() -> Router<App> {
         .route("/api/v1/credentials/{name}/rotate", post(credentials::rotate))
 }
 
+/// What pages are made of.
+fn page_routes() -> Router<App> {
+    Router::new()
+        .route("/api/v1/overview", get(overview::read))
+        .route("/api/v1/pending", get(pending::read))
+        .route("/api/v1/energy", get(energy::read))
+        .route("/api/v1/history", get(energy::history))
+        .route("/api/v1/search", get(search::search))
+        .route("/api/v1/stream", get(stream::stream))
+        .route("/api/v1/what-if", post(what_if::ask))
+        .route("/api/v1/me", get(me::me))
+        .route("/api/v1/settings", get(me::settings))
+}
+
 /// Boot progress: a host's own token is enough for it.
 fn boot_routes(app: &App) -> Router<App> {
     let path = |root: &str| format!("{root}/{{name}}/boot");
@@ -171,6 +199,10 @@ pub fn router(app: &App) -> Router {
             "/api/v1/clusters/{cluster_id}/nodepools",
             get(pools::list_of_cluster).post(pools::create_in_cluster),
         )
+        .route(
+            "/api/v1/clusters/{cluster_id}/connection",
+            get(connections::read).put(connections::write).delete(connections::delete),
+        )
         .route("/api/v1/nodepools", get(pools::list).post(pools::create))
         .route(
             "/api/v1/nodepools/{id}",
@@ -198,7 +230,8 @@ pub fn router(app: &App) -> Router {
         .route("/api/v1/operations/{id}/cancel", post(operations::cancel))
         .merge(host_routes("/api/v1/hosts"))
         .merge(host_routes(HOSTS_ALIAS))
-        .merge(inventory_routes());
+        .merge(inventory_routes())
+        .merge(page_routes());
     let api = if app.identity.is_dev() {
         api
     } else {
@@ -209,6 +242,7 @@ pub fn router(app: &App) -> Router {
         .route("/health", get(probes::health))
         .route("/livez", get(probes::live))
         .route("/readyz", get(probes::ready))
+        .route("/api/v1/sign-in", get(me::sign_in))
         .route("/openapi.json", get(openapi::serve));
     let open = if app.identity.is_dev() {
         open.route("/metrics", get(probes::open_metrics))
@@ -223,6 +257,7 @@ pub fn router(app: &App) -> Router {
         .merge(agent_routes())
         .merge(open)
         .merge(docs)
+        .fallback(page::serve)
         .layer(from_fn_with_state(app.clone(), frame::outer))
         .with_state(app.clone())
 }

@@ -7,3 +7,4 @@ pub mod replay;
 pub mod scenario;
 pub mod simulate;
 pub mod tree;
+pub mod world;

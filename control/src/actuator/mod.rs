@@ -9,6 +9,7 @@
 //! harmless. What only advises is skipped here, whatever the plan says.
 
 mod intents;
+mod link;
 mod report;
 mod sizes;
 
@@ -26,6 +27,7 @@ use crate::{
     snapshot::{Inputs, Memory},
 };
 
+pub use link::{LINK_CONTROLLER, Link, report_link, report_waiting};
 pub use report::{CONTROLLER, report};
 
 /// Somebody who makes nodes for a pool when told how many.

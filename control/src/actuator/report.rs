@@ -11,10 +11,10 @@ use muster_model::{
 };
 use serde_json::json;
 
-use super::ActError;
+use super::{ActError, Link};
 use crate::{
     registry::{OwnReport, PoolWord, Registry, Said},
-    snapshot::{Built, Inputs, Observed, PoolInput},
+    snapshot::{Built, Inputs, PoolInput},
 };
 
 /// The name under which our own loops report on bare-metal pools.
@@ -27,9 +27,10 @@ pub async fn report(
     inputs: &Inputs,
     built: &Built,
     plan: &Plan,
+    link: &Link,
 ) -> Result<(), ActError> {
     for pool in &inputs.pools {
-        let word = word(inputs, built, plan, pool);
+        let word = word(inputs, built, plan, pool, link);
         match registry.say(fence, pool.object.id.uuid(), &word, inputs.now).await {
             Ok(Said::Written | Said::AlreadySo | Said::Gone) => {}
             Ok(Said::NotLeading) => return Err(ActError::NotLeading { decision: "of a report".to_owned() }),
@@ -44,10 +45,10 @@ pub async fn report(
 }
 
 /// What is said about one pool. The bare-metal view of its hosts is the inventory's to write.
-fn word(inputs: &Inputs, built: &Built, plan: &Plan, pool: &PoolInput) -> PoolWord {
+fn word(inputs: &Inputs, built: &Built, plan: &Plan, pool: &PoolInput, link: &Link) -> PoolWord {
     let sizes = Sizes::of(&built.snapshot, plan, pool);
     let mut word =
-        PoolWord { conditions: conditions(inputs, built, plan, pool, &sizes), ..PoolWord::default() };
+        PoolWord { conditions: conditions(inputs, built, plan, pool, &sizes, link), ..PoolWord::default() };
     if pool.is_bare_metal() {
         let desired = if sizes.acts { sizes.after } else { sizes.staying };
         word.desired = Some(desired);
@@ -111,6 +112,7 @@ fn conditions(
     plan: &Plan,
     pool: &PoolInput,
     sizes: &Sizes,
+    link: &Link,
 ) -> Vec<Condition> {
     let make = |kind: &str, status: bool, reason: &str, message: String| {
         condition(
@@ -131,14 +133,7 @@ fn conditions(
         }
         None => make("Planned", true, "Active", "decisions are carried out".to_owned()),
     }];
-    let connected = matches!(inputs.observed, Observed::View(_));
-    all.push(if connected {
-        make("ClusterConnected", true, "InSync", "the cluster's pods and nodes are seen".to_owned())
-    } else {
-        let text = "0 pods and nodes are seen: only fixed sizes, minimums and triggers are planned, nothing is \
-                    removed; give the cluster a connection";
-        make("ClusterConnected", false, "NotConnected", text.to_owned())
-    });
+    all.push(link.condition(pool, inputs.now));
     let growing = sizes.upcoming + if sizes.acts { sizes.new } else { 0 };
     all.push(make(
         "ScalingUp",

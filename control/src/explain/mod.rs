@@ -6,6 +6,7 @@
 //! it last looked.
 
 mod history;
+mod pending;
 mod text;
 
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use crate::{
     planner::{Board, Live},
 };
 
+pub use pending::{Gap, PendingGroup, PendingPod, Remedy};
 pub use text::describe;
 
 /// What is asked about.
@@ -109,11 +111,20 @@ pub struct ExplainedDecision {
 pub struct Explain {
     board: Arc<Board>,
     journal: Journal,
+    pending: Arc<pending::Known>,
 }
 
 impl Explain {
     pub fn new(board: Arc<Board>, journal: Journal) -> Self {
-        Self { board, journal }
+        Self { board, journal, pending: Arc::default() }
+    }
+
+    /// The pods of a cluster that wait, by why they wait; the most helpful fix first. `None` where nobody can see
+    /// pods. It takes as long as explaining each kind of pod does, once for every look of the planner.
+    pub fn pending(&self, cluster: ClusterId) -> Option<Arc<Vec<PendingGroup>>> {
+        let live = self.board.get(cluster).filter(|live| live.connected)?;
+        let view = live.view.clone()?;
+        Some(self.pending.of(cluster, &view))
     }
 
     pub fn board(&self) -> &Arc<Board> {

@@ -1,12 +1,13 @@
 //! What a turn needs beside the records of its host: a port, so that the loop does not know who keeps it.
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use muster_engine::lifecycle::{AgentView, BootProgress};
 use muster_model::{
     Known, Timestamp,
     host::{BootProfile, FreezeMode, Presence},
     observe::ClusterPort,
+    pool::Taint,
     rack::Rack,
 };
 
@@ -23,6 +24,15 @@ pub enum Home {
         name: Arc<str>,
         port: Arc<dyn ClusterPort>,
     },
+}
+
+/// What a pool puts on the nodes of its hosts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Dress {
+    /// The pool's present name, where a cluster has it.
+    pub pool: Option<String>,
+    pub labels: BTreeMap<String, String>,
+    pub taints: Vec<Taint>,
 }
 
 /// Facts beside the inventory. Answers come from memory: a turn never waits for them.
@@ -45,6 +55,11 @@ pub trait Around: Send + Sync + fmt::Debug {
     /// machine, for example.
     fn set_aside(&self, _host: &str) -> Option<String> {
         None
+    }
+
+    /// What nodes of the pool carry beside what their hosts say.
+    fn dress(&self, _pool: &str) -> Arc<Dress> {
+        Arc::default()
     }
 
     /// Most nodes that the pool may have; `None` if nothing limits it.

@@ -12,7 +12,7 @@ use muster_model::{
 };
 
 use super::{
-    around::Home,
+    around::{Dress, Home},
     book::{Book, Record},
     nodes::{self, Indexed},
     turn::{Memo, Shared},
@@ -100,7 +100,9 @@ pub(super) fn gather(
         (Some(own), Some(told)) => Some(if told.at > own.at { told } else { own }),
         (own, told) => own.or(told),
     };
-    let (node, pods) = node_and_pods(name, spec, memo, cluster, now);
+    let dress = shared.around.dress(&spec.pool);
+    let known = record.status.as_deref().and_then(|status| status.kubernetes_node.as_deref());
+    let (node, pods) = node_and_pods(name, spec, &dress, known, memo, cluster, now);
     let readable = settings.drivers.iter().any(|driver| driver.abilities.read_power);
     let presence = if readable { unread(now) } else { shared.around.presence(name, now) };
     Evidence {
@@ -157,6 +159,8 @@ fn unread(now: Timestamp) -> Known<Presence> {
 fn node_and_pods(
     name: &str,
     spec: &BareMetalNodeSpec,
+    dress: &Dress,
+    gone: Option<&str>,
     memo: &Memo,
     cluster: &Cluster,
     now: Timestamp,
@@ -171,7 +175,7 @@ fn node_and_pods(
         }
         Cluster::Seen(index) => {
             let at = index.view.fresh_at;
-            let node = match nodes::seen(name, spec, index) {
+            let node = match nodes::seen(name, spec, dress, index) {
                 Ok(node) => node,
                 Err(ambiguous) => {
                     let why = ambiguous.to_string();
@@ -182,7 +186,10 @@ fn node_and_pods(
                 }
             };
             let pods = match &node {
-                NodeView::Absent => PodsView::default(),
+                // Whoever is bound to a node that somebody deleted may still run there.
+                NodeView::Absent => gone.map_or_else(PodsView::default, |gone| {
+                    nodes::pods_seen(index, gone, memo.blocked_by.as_deref(), now)
+                }),
                 NodeView::Present(node) => {
                     nodes::pods_seen(index, &node.name, memo.blocked_by.as_deref(), now)
                 }

@@ -21,7 +21,7 @@ use muster_model::{
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::around::{Around, Home};
+use super::around::{Around, Dress, Home};
 use crate::{
     inventory::{Inventory, InventoryError, Vault, keys},
     planner::Connections,
@@ -59,6 +59,7 @@ struct Pool {
     cluster: Uuid,
     cluster_name: Arc<str>,
     max: Option<u32>,
+    dress: Arc<Dress>,
     port: Option<Arc<dyn ClusterPort>>,
 }
 
@@ -178,6 +179,12 @@ impl Facts {
             let Some(stored) = self.registry.read::<NodePool>(id).await? else { continue };
             let cluster = stored.object.cluster_id.uuid();
             let Some(owner) = self.registry.read::<Cluster>(cluster).await? else { continue };
+            let spec = &stored.object.spec;
+            let dress = Arc::new(Dress {
+                pool: Some(stored.object.name.to_string()),
+                labels: spec.node_labels().into_iter().collect(),
+                taints: spec.node_taints().into_iter().collect(),
+            });
             let max = self.registry.summary(Kind::Pool, id).and_then(|summary| summary.counts.max);
             pools.insert(
                 name,
@@ -185,6 +192,7 @@ impl Facts {
                     cluster,
                     cluster_name: owner.object.name.to_string().into(),
                     max,
+                    dress,
                     port: self.connections.port(&owner.object),
                 },
             );
@@ -232,6 +240,10 @@ impl Around for Facts {
             Some(host) => host.set_aside().map(|aside| aside.reason),
             None => Some("the inventory has not seen it yet".into()),
         }
+    }
+
+    fn dress(&self, pool: &str) -> Arc<Dress> {
+        self.read().pools.get(pool).map(|pool| Arc::clone(&pool.dress)).unwrap_or_default()
     }
 
     fn pool_max(&self, pool: &str) -> Option<u32> {

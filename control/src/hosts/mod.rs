@@ -35,10 +35,11 @@ mod pace;
 mod perform;
 mod schedule;
 mod store;
+mod transcript;
 mod turn;
 mod ways;
 
-pub use around::{Around, Home, Nothing};
+pub use around::{Around, Dress, Home, Nothing};
 pub use book::{Book, Record};
 pub use desk::{AgentDesk, DeskError};
 pub use energy::add_energy;
@@ -47,4 +48,5 @@ pub use figures::{Figures, HostFigure, PoolFigure};
 pub use gate::Refusal;
 pub use operations::{CancelError, cancel, operation_id};
 pub use schedule::{HostLoop, Setup};
+pub use transcript::{Line, Recorded, Transcripts};
 pub use ways::Drivers;

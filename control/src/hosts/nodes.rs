@@ -15,6 +15,8 @@ use muster_model::{
     pool::TaintEffect,
 };
 
+use super::around::Dress;
+
 /// Names the host on its node.
 pub(super) const HOST_LABEL: &str = "muster.dev/host";
 /// Extended resource that counts GPUs unless the host names others.
@@ -104,7 +106,12 @@ fn is_unschedulable(pod: &Pod) -> bool {
 }
 
 /// The node as the lifecycle wants it.
-pub(super) fn seen(host: &str, spec: &BareMetalNodeSpec, index: &Indexed) -> Result<NodeView, Ambiguous> {
+pub(super) fn seen(
+    host: &str,
+    spec: &BareMetalNodeSpec,
+    dress: &Dress,
+    index: &Indexed,
+) -> Result<NodeView, Ambiguous> {
     let Some(node) = index.node(host, spec)? else { return Ok(NodeView::Absent) };
     let taint = |key: &str| node.spec.taints.iter().any(|taint| &*taint.key == key);
     let mark = node.metadata.annotations.text(CORDON_MARK);
@@ -113,9 +120,9 @@ pub(super) fn seen(host: &str, spec: &BareMetalNodeSpec, index: &Indexed) -> Res
         (true, Some(op)) => Cordon::Ours { op: op.to_owned() },
         (true, None) => Cordon::Foreign,
     };
-    let wanted = labels(host, spec);
+    let wanted = labels(host, spec, dress);
     let labelled = wanted.iter().all(|(key, value)| node.metadata.labels.text(key) == Some(&**value));
-    let tainted = taints(spec).iter().all(|taint| node.spec.taints.contains(taint));
+    let tainted = taints(spec, dress).iter().all(|taint| node.spec.taints.contains(taint));
     let boot_id = &node.status.node_info.boot_id;
     Ok(NodeView::Present(NodeSeen {
         name: node.name().to_owned(),
@@ -149,9 +156,15 @@ fn missing(spec: &BareMetalNodeSpec, node: &Node) -> Option<String> {
 }
 
 /// Labels that the node of a host carries.
-pub(super) fn labels(host: &str, spec: &BareMetalNodeSpec) -> Labels {
-    let own = spec.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-    own.chain([(NODEPOOL_LABEL, spec.pool.as_str()), (HOST_LABEL, host)])
+pub(super) fn labels(host: &str, spec: &BareMetalNodeSpec, dress: &Dress) -> Labels {
+    let pool = dress.pool.as_deref().unwrap_or(&spec.pool);
+    // The host knows better than its pool; nobody but us says which pool and host it is.
+    dress
+        .labels
+        .iter()
+        .chain(&spec.labels)
+        .map(|(key, value)| (key.as_str(), value.as_str()))
+        .chain([(NODEPOOL_LABEL, pool), (HOST_LABEL, host)])
         .map(|(key, value)| (Box::from(key), Box::from(value)))
         .collect::<Vec<(Box<str>, Box<str>)>>()
         .into_iter()
@@ -159,7 +172,7 @@ pub(super) fn labels(host: &str, spec: &BareMetalNodeSpec) -> Labels {
 }
 
 /// Taints that the node of a host carries.
-pub(super) fn taints(spec: &BareMetalNodeSpec) -> Vec<Taint> {
+pub(super) fn taints(spec: &BareMetalNodeSpec, dress: &Dress) -> Vec<Taint> {
     let taint = |taint: &muster_model::pool::Taint| Taint {
         key: taint.key.as_str().into(),
         value: taint.value().into(),
@@ -169,7 +182,10 @@ pub(super) fn taints(spec: &BareMetalNodeSpec) -> Vec<Taint> {
             TaintEffect::NoExecute => Effect::NoExecute,
         },
     };
-    spec.taints.iter().map(taint).collect()
+    let mut all: Vec<Taint> = dress.taints.iter().chain(&spec.taints).map(taint).collect();
+    all.sort();
+    all.dedup();
+    all
 }
 
 /// What keeps a pod from being evicted at all, if something does.
@@ -220,8 +236,8 @@ pub(super) fn use_of(index: &Indexed, node: &Node) -> (Known<i64>, Known<i64>) {
 }
 
 /// What of a node and its pods a change is worth a look for; not the lease, which changes all the time.
-pub(super) fn digest(host: &str, spec: &BareMetalNodeSpec, index: &Indexed) -> u64 {
-    let Ok(NodeView::Present(mut node)) = seen(host, spec, index) else { return 0 };
+pub(super) fn digest(host: &str, spec: &BareMetalNodeSpec, dress: &Dress, index: &Indexed) -> u64 {
+    let Ok(NodeView::Present(mut node)) = seen(host, spec, dress, index) else { return 0 };
     node.lease_renewed = None;
     let pods = index.pods_on(&node.name).count();
     super::ways::fnv(format!("{node:?} {pods}").bytes())

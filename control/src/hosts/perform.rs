@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use muster_engine::lifecycle::{Effect, EffectKind, Outcome, Performed, TroubleClass};
+use muster_engine::lifecycle::{Effect, EffectKind, Outcome, Performed, Step, TroubleClass};
 use muster_model::{
     Known, Timestamp,
-    host::{BareMetalNodeSpec, BareMetalNodeStatus, Limits, Power, PowerCall},
+    host::{BareMetalNodeSpec, BareMetalNodeStatus, Limits, Phase, Power, PowerCall, State},
     k8s::{Effect as TaintEffect, Taint},
-    observe::{ActError, Acted, ClusterPort, NodeAction, OFF_TAINT, OUT_OF_SERVICE_TAINT, STARTUP_TAINT},
+    observe::{
+        About, ActError, Acted, ClusterPort, NodeAction, Note, OFF_TAINT, OUT_OF_SERVICE_TAINT, STARTUP_TAINT,
+    },
     power::{Fault, PowerError},
 };
 
@@ -217,6 +219,30 @@ fn note_trouble(scene: &Scene<'_>, memo: &mut Memo, error: &PowerError) {
     }
 }
 
+/// Tells the users of the cluster what becomes of the node, in the words of the host's own history.
+pub(super) fn tell(scene: &Scene<'_>, step: &Step) {
+    if !step.moved() {
+        return;
+    }
+    let (warning, reason) = match (step.from.state(), step.state.status.phase) {
+        (_, Phase::Cordoned) => (false, "Draining"),
+        (_, Phase::Lost) => (true, "NodeLost"),
+        (_, Phase::ConfirmingOff) => (false, "PoweredOff"),
+        (State::Draining, Phase::Serving) => (true, "DrainGivenUp"),
+        (State::PoweringOn, Phase::Serving) => (false, "Joined"),
+        _ => return,
+    };
+    let Cluster::Seen(index) = scene.cluster else { return };
+    let Some(node) = index.clear_node(scene.name, scene.spec) else { return };
+    let Home::Cluster { port, .. } = scene.shared.around.home(&scene.spec.pool) else { return };
+    port.announce(vec![Note {
+        about: About::Node { name: node.name().to_owned(), uid: node.metadata.uid.to_string() },
+        warning,
+        reason: reason.to_owned(),
+        message: step.reason.clone(),
+    }]);
+}
+
 /// Does something to the host's node.
 async fn act(scene: &Scene<'_>, memo: &mut Memo, effect: &Effect, kind: &EffectKind) {
     let Cluster::Seen(index) = scene.cluster else { return };
@@ -235,10 +261,13 @@ async fn act(scene: &Scene<'_>, memo: &mut Memo, effect: &Effect, kind: &EffectK
         },
         EffectKind::Uncordon => NodeAction::Uncordon,
         EffectKind::Evict => return evict(scene, memo, &port, name).await,
-        EffectKind::ApplyLabels => NodeAction::Label {
-            labels: nodes::labels(scene.name, scene.spec),
-            taints: nodes::taints(scene.spec),
-        },
+        EffectKind::ApplyLabels => {
+            let dress = scene.shared.around.dress(&scene.spec.pool);
+            NodeAction::Label {
+                labels: nodes::labels(scene.name, scene.spec, &dress),
+                taints: nodes::taints(scene.spec, &dress),
+            }
+        }
         EffectKind::RemoveStartupTaint => NodeAction::RemoveTaint { key: STARTUP_TAINT.into() },
         EffectKind::TaintOff => NodeAction::AddTaint(taint(OFF_TAINT, "", TaintEffect::NoSchedule)),
         EffectKind::RemoveOffTaint => NodeAction::RemoveTaint { key: OFF_TAINT.into() },

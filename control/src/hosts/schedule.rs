@@ -523,7 +523,7 @@ impl Run {
                 .iter_mut()
                 .filter_map(|(name, slot)| {
                     let spec = book.hosts.get(name)?.spec.as_ref().filter(|spec| here(&spec.pool))?;
-                    let digest = nodes::digest(name, spec, &index);
+                    let digest = nodes::digest(name, spec, &self.shared.around.dress(&spec.pool), &index);
                     (std::mem::replace(&mut slot.digest, digest) != digest).then(|| Arc::clone(name))
                 })
                 .collect()

@@ -306,6 +306,7 @@ impl Turn<'_> {
             cluster: &cluster,
             lead: &lead,
         };
+        perform::tell(&scene, &step);
         let deeds = perform::perform(&scene, self.memo, &step.effects).await;
         if !step.moved() && !deeds.called {
             energy::account(self.shared, self.name, &record, &scene, self.memo).await;

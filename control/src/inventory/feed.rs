@@ -23,6 +23,7 @@ pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
     let (mut pause, mut loaded) = (RETRY_FIRST, true);
     loop {
         let result = tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             result = follow(&shared, loaded, &mut pause) => result,
         };
@@ -33,6 +34,7 @@ pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
             tracing::warn!(code = error.code(), %error, "the inventory's feed broke off; trying again");
         }
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             () = shared.clock.sleep(pause) => {}
         }

@@ -8,6 +8,7 @@
 //! /muster/inventory/boot-profiles/{name}           a boot profile
 //! /muster/inventory/credentials/{project}/{name}   a credential, its value encrypted
 //! /muster/inventory/boot-tokens/{host}             digest of the token that a PXE server reports with
+//! /muster/connections/{id}                         how the cluster of that id is reached, its kubeconfig encrypted
 //! /muster/inventory/events                         what was set aside, restored or applied lately
 //! ```
 
@@ -15,6 +16,13 @@ pub const ROOT: &str = "/muster/inventory/";
 pub const GUARD: &str = "/muster/inventory/guard";
 pub const EVENTS: &str = "/muster/inventory/events";
 pub const CREDENTIALS: &str = "/muster/inventory/credentials/";
+
+/// How clusters are reached, under the cluster's id.
+pub const CONNECTIONS: &str = "/muster/connections/";
+
+pub fn connection(cluster: impl std::fmt::Display) -> String {
+    format!("{CONNECTIONS}{cluster}")
+}
 
 pub fn changes(host: &str) -> String {
     format!("{ROOT}changes/{host}")
@@ -79,6 +87,7 @@ mod tests {
             pool_owner("{pool}"),
             credential("{project}", "{name}"),
             boot_token("{host}"),
+            connection("{id}"),
             NamedKind::Rack.key("{name}"),
             NamedKind::BootProfile.key("{name}"),
             muster_model::host::keys::boot_progress("{host}"),

@@ -14,6 +14,7 @@
 
 mod bulk;
 mod change;
+mod connections;
 mod discover;
 mod error;
 mod events;
@@ -49,6 +50,7 @@ use crate::registry::Registry;
 
 pub use bulk::{LineReport, LineResult};
 pub use change::{Act, HostDeleted, HostWritten};
+pub use connections::{Access, ConnectionMeta};
 pub use discover::{Discovered, Prober, propose};
 pub use error::InventoryError;
 pub use events::{HostChange, HostChanges, InventoryEvent, SpecChange};

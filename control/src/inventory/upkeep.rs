@@ -41,11 +41,13 @@ pub(super) async fn run(inventory: Inventory, registry: Arc<Registry>, stop: Can
     let mut rounds = Rounds::default();
     loop {
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             () = shared.dirty.notified() => {}
             () = shared.clock.sleep(TICK) => {}
         }
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             () = shared.clock.sleep(SETTLE) => {}
         }

@@ -36,7 +36,7 @@ use crate::registry::{AuditNote, Guard, WriteContext};
 /// Where credentials of hosts without a project are kept.
 pub(super) const NO_PROJECT: &str = "default";
 const KEY_BYTES: usize = 32;
-const MAX_TRIES: usize = 16;
+pub(super) const MAX_TRIES: usize = 16;
 
 /// The key that everything is sealed with.
 pub struct VaultKey {
@@ -80,15 +80,26 @@ impl VaultKey {
         };
         let form = || VaultKeyError::Form { path: name() };
         let bytes = Zeroizing::new(STANDARD.decode(text.trim()).map_err(|_| form())?);
+        Self::of(&bytes, path).ok_or_else(form)
+    }
+
+    /// A key that ends with the process: for a store that does, too.
+    pub fn in_memory() -> Result<Self, VaultKeyError> {
+        let mut bytes = Zeroizing::new([0_u8; KEY_BYTES]);
+        SystemRandom::new().fill(&mut *bytes).map_err(|_| VaultKeyError::Random)?;
+        Self::of(&*bytes, Path::new("in memory")).ok_or(VaultKeyError::Random)
+    }
+
+    fn of(bytes: &[u8], path: &Path) -> Option<Self> {
         if bytes.len() != KEY_BYTES {
-            return Err(form());
+            return None;
         }
-        let key = UnboundKey::new(&CHACHA20_POLY1305, &bytes).map_err(|_| form())?;
+        let key = UnboundKey::new(&CHACHA20_POLY1305, bytes).ok()?;
         let mut hasher = Sha256::new();
         hasher.update(b"muster vault key id\n");
-        hasher.update(&*bytes);
+        hasher.update(bytes);
         let id = hex::encode(&hasher.finalize()[..8]);
-        Ok(Self { key: LessSafeKey::new(key), id, path: path.to_owned() })
+        Some(Self { key: LessSafeKey::new(key), id, path: path.to_owned() })
     }
 }
 
@@ -153,7 +164,7 @@ struct Record {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Sealed {
+pub(super) struct Sealed {
     /// Which key.
     key: String,
     nonce: String,
@@ -172,7 +183,7 @@ pub struct CredentialShown {
 /// The store of credentials.
 #[derive(Debug)]
 pub struct Vault {
-    store: Arc<dyn Store>,
+    pub(super) store: Arc<dyn Store>,
     inventory: Arc<Inventory>,
     key: VaultKey,
     random: SystemRandom,
@@ -362,11 +373,15 @@ impl Vault {
             }
         };
         let plain = Plain { user: user.clone(), password: STANDARD.encode(password.expose()) };
-        let mut text = Zeroizing::new(encode(&plain));
+        let text = Zeroizing::new(encode(&plain));
         zeroize::Zeroize::zeroize(&mut { plain }.password);
+        self.seal(&binding(project, &meta.name, meta.version), text).map(Some).map_err(fault)
+    }
+
+    /// Encrypts a text and binds it to `bound`.
+    pub(super) fn seal(&self, bound: &str, mut text: Zeroizing<Vec<u8>>) -> Result<Sealed, &'static str> {
         let mut nonce = [0_u8; NONCE_LEN];
-        self.random.fill(&mut nonce).map_err(|_| fault("the operating system gives no random bytes"))?;
-        let bound = binding(project, &meta.name, meta.version);
+        self.random.fill(&mut nonce).map_err(|_| "the operating system gives no random bytes")?;
         self.key
             .key
             .seal_in_place_append_tag(
@@ -374,34 +389,41 @@ impl Vault {
                 Aad::from(bound.as_bytes()),
                 &mut *text,
             )
-            .map_err(|_| fault("it could not be encrypted"))?;
-        let sealed =
-            Sealed { key: self.key.id.clone(), nonce: STANDARD.encode(nonce), text: STANDARD.encode(&*text) };
-        Ok(Some(sealed))
+            .map_err(|_| "it could not be encrypted")?;
+        Ok(Sealed { key: self.key.id.clone(), nonce: STANDARD.encode(nonce), text: STANDARD.encode(&*text) })
     }
 
-    fn open_value(&self, record: &Record) -> Result<Credential, String> {
-        let sealed = record.sealed.as_ref().ok_or("it has no value; rotate it")?;
+    /// Decrypts what was bound to `bound`.
+    pub(super) fn unseal(&self, bound: &str, sealed: &Sealed) -> Result<Zeroizing<Vec<u8>>, String> {
         if sealed.key != self.key.id {
             return Err(format!(
-                "it was encrypted with another key than the one in {}; put that file back, or rotate the credential",
+                "it was encrypted with another key than the one in {}; put that file back, or set it anew",
                 self.key.path.display()
             ));
         }
-        let damaged = || "its record is damaged; rotate it".to_owned();
+        let damaged = || "its record is damaged; set it anew".to_owned();
         let nonce: [u8; NONCE_LEN] = STANDARD
             .decode(&sealed.nonce)
             .ok()
             .and_then(|bytes| bytes.try_into().ok())
             .ok_or_else(damaged)?;
         let mut text = Zeroizing::new(STANDARD.decode(&sealed.text).map_err(|_| damaged())?);
-        let bound = binding(&record.project, &record.meta.name, record.meta.version);
         let opened = self
             .key
             .key
             .open_in_place(Nonce::assume_unique_for_key(nonce), Aad::from(bound.as_bytes()), &mut text)
-            .map_err(|_| damaged())?;
-        let mut plain: Plain = serde_json::from_slice(opened).map_err(|_| damaged())?;
+            .map_err(|_| damaged())?
+            .len();
+        text.truncate(opened);
+        Ok(text)
+    }
+
+    fn open_value(&self, record: &Record) -> Result<Credential, String> {
+        let sealed = record.sealed.as_ref().ok_or("it has no value; rotate it")?;
+        let damaged = || "its record is damaged; rotate it".to_owned();
+        let opened =
+            self.unseal(&binding(&record.project, &record.meta.name, record.meta.version), sealed)?;
+        let mut plain: Plain = serde_json::from_slice(&opened).map_err(|_| damaged())?;
         let password = STANDARD.decode(&plain.password).map_err(|_| damaged());
         zeroize::Zeroize::zeroize(&mut plain.password);
         Ok(Credential {

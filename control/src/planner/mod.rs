@@ -8,6 +8,7 @@
 
 mod board;
 mod decide;
+mod notes;
 mod load;
 mod run;
 mod tell;
@@ -24,7 +25,7 @@ use crate::{actuator::Provisioner, journal::Journal, registry::Registry};
 pub use board::{Board, Counters, Live, View};
 pub use decide::{Decided, decide, faults};
 pub use load::Load;
-pub use run::Planning;
+pub use run::{Planning, matters};
 pub(crate) use tell::cut;
 pub use turn::{Did, Planner, Turn};
 

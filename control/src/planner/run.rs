@@ -80,6 +80,7 @@ impl Planning {
             let (this, bells, stop) = (self.clone(), Arc::clone(&bells), stop.clone());
             tasks.spawn(async move {
                 tokio::select! {
+                    biased;
                     () = stop.cancelled() => {}
                     () = this.listen(prefix, &bells) => {}
                 }
@@ -103,6 +104,7 @@ impl Planning {
                 });
             }
             tokio::select! {
+                biased;
                 () = stop.cancelled() => break,
                 () = self.clock.sleep(CENSUS) => {}
             }
@@ -171,6 +173,7 @@ impl Planning {
                 }
             };
             tokio::select! {
+                biased;
                 () = stop.cancelled() => return,
                 () = bell.rings.notified() => {}
                 () = changed => planner.nudge("cluster"),
@@ -229,7 +232,7 @@ fn ring_all(bells: &Bells, by: &'static str) {
 }
 
 /// Whose change it is, if a plan can depend on it. What planners write themselves is not among it.
-fn matters(key: &str) -> Option<&'static str> {
+pub fn matters(key: &str) -> Option<&'static str> {
     match host_keys::parse(key) {
         Some(Key::Host { record: HostRecord::Spec | HostRecord::Op | HostRecord::Status, .. }) => {
             return Some("inventory");

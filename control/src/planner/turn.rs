@@ -16,7 +16,7 @@ use super::{
     tell::{self, Before},
 };
 use crate::{
-    actuator::{self, ActError},
+    actuator::{self, ActError, Link},
     journal::{Decision, DecisionId, Draft, JournalError, Outcome, OutcomeState},
     registry::RegistryError,
     snapshot::{self, Built, Inputs, Memory, Observed, TriggerInput, memory, read},
@@ -30,6 +30,11 @@ const SOON: Duration = Duration::from_secs(1);
 const REPEAT: Duration = Duration::from_secs(10);
 /// Triggers are asked at most this often: as often as Prometheus usually scrapes.
 const TRIGGER_INTERVAL: Duration = Duration::from_secs(15);
+
+/// How often users are told again of a plan that did not change; Kubernetes keeps events for an hour.
+const REPEAT_NOTES: Duration = Duration::from_mins(5);
+/// How often the state of a connection is said again although it did not change: well within a report's lease.
+const REPEAT_LINK: Duration = Duration::from_mins(1);
 
 /// What a turn did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +56,8 @@ pub struct Turn {
     pub did: Did,
     /// When to look again at the latest.
     pub next: Timestamp,
+    /// When something changes by itself: before that, a look without news finds what this one found.
+    pub quiet_until: Option<Timestamp>,
 }
 
 /// What went wrong in a turn.
@@ -97,9 +104,20 @@ pub struct Planner {
     turns: u64,
     last_error: Option<(Timestamp, String)>,
     view: Option<Arc<View>>,
+    told_link: Option<ToldLink>,
+    /// When the cluster's users were last told of the plan.
+    noted_at: Option<Timestamp>,
     /// In a box: planners are held by value in futures.
     tracker: Box<Tracker>,
     load: Option<Load>,
+}
+
+/// What was last said about the connection.
+#[derive(Debug)]
+struct ToldLink {
+    link: Link,
+    generation: u64,
+    at: Timestamp,
 }
 
 impl Planner {
@@ -116,6 +134,8 @@ impl Planner {
             turns: 0,
             last_error: None,
             view: None,
+            told_link: None,
+            noted_at: None,
             tracker: Box::default(),
             load: None,
         }
@@ -134,7 +154,7 @@ impl Planner {
         Counters::add(&self.parts.board.counters.turns, 1);
         if self.fence.as_ref() != fence {
             self.fence = fence.cloned();
-            (self.remembered, self.last) = (None, None);
+            (self.remembered, self.last, self.told_link) = (None, None, None);
         }
         match self.look(now).await {
             Ok(turn) => {
@@ -161,7 +181,7 @@ impl Planner {
                     };
                     self.parts.board.set(live);
                 }
-                Turn { did: Did::Waited(text), next }
+                Turn { did: Did::Waited(text), next, quiet_until: Some(next) }
             }
         }
     }
@@ -169,17 +189,23 @@ impl Planner {
     async fn look(&mut self, now: Timestamp) -> Result<Turn, TurnError> {
         let registry = Arc::clone(&self.parts.registry);
         let Some(mut gathered) = read::pools(&registry, self.cluster).await? else {
-            return Ok(Turn { did: Did::Gone, next: now });
+            return Ok(Turn { did: Did::Gone, next: now, quiet_until: None });
         };
         let cluster = gathered.cluster.clone();
         let port = self.parts.connections.port(&cluster);
-        let observed = match read::observe(port.as_ref()) {
+        let observed = read::observe(port.as_ref());
+        let link = Link::of(port.as_ref(), observed.as_ref(), now);
+        self.tell_link(&cluster, &link, now).await?;
+        let observed = match observed {
             Ok(observed) => observed,
             Err(waiting) => {
                 let (text, next) = (waiting.to_string(), now.saturating_add(SOON));
+                if let Some(fence) = &self.fence {
+                    actuator::report_waiting(&registry, fence, &gathered.pools, &link, now).await?;
+                }
                 self.load = None;
                 self.publish(&cluster, now, next, true, Some(text.clone()), Vec::new());
-                return Ok(Turn { did: Did::Waited(text), next });
+                return Ok(Turn { did: Did::Waited(text), next, quiet_until: Some(next) });
             }
         };
         self.load = match &observed {
@@ -201,15 +227,34 @@ impl Planner {
             );
         }
         self.view = Some(Arc::new(View { snapshot: built.snapshot.clone(), plan: decided.plan.clone() }));
-        let next = next_look(now, &built, &decided);
+        let change = next_change(now, &built, &decided);
+        let regular = next_look(now, change);
         let (did, next) = match self.fence.clone() {
-            None => (Did::Looked, next),
-            Some(fence) => self.lead(&fence, &inputs, &built, &decided, port.as_ref(), next).await?,
+            None => (Did::Looked, regular),
+            Some(fence) => self.lead(&fence, &inputs, &built, &decided, port.as_ref(), &link, regular).await?,
         };
+        let sooner = (next < regular).then_some(next);
+        let asked = (!self.findings.is_empty()).then(|| now.saturating_add(TRIGGER_INTERVAL));
+        let quiet_until = [change, sooner, asked].into_iter().flatten().min();
         self.nudges.clear();
         let connected = matches!(inputs.observed, Observed::View(_));
         self.publish(&cluster, now, next, connected, None, built.set_aside.clone());
-        Ok(Turn { did, next })
+        Ok(Turn { did, next, quiet_until })
+    }
+
+    /// Says on the cluster how the connection to it is, when that changed or was said a while ago.
+    async fn tell_link(&mut self, cluster: &Cluster, link: &Link, now: Timestamp) -> Result<(), TurnError> {
+        let Some(fence) = &self.fence else { return Ok(()) };
+        let deleting = cluster.deleted_at.is_some();
+        let told = self.told_link.as_ref().is_some_and(|told| {
+            told.link == *link && told.generation == cluster.generation && now.since(told.at) < REPEAT_LINK
+        });
+        if told && !deleting {
+            return Ok(());
+        }
+        actuator::report_link(&self.parts.registry, fence, cluster, link, now).await?;
+        self.told_link = Some(ToldLink { link: link.clone(), generation: cluster.generation, at: now });
+        Ok(())
     }
 
     /// Builds the snapshot and decides, where that holds nobody up.
@@ -226,6 +271,7 @@ impl Planner {
     }
 
     /// The part of a turn that writes.
+    #[allow(clippy::too_many_arguments, reason = "the parts of one turn, used once")]
     async fn lead(
         &mut self,
         fence: &Fence,
@@ -233,6 +279,7 @@ impl Planner {
         built: &Built,
         decided: &Decided,
         port: Option<&Arc<dyn ClusterPort>>,
+        link: &Link,
         next: Timestamp,
     ) -> Result<(Did, Timestamp), TurnError> {
         let now = inputs.now;
@@ -249,7 +296,14 @@ impl Planner {
             }
         };
         self.remember(fence, memory).await?;
-        actuator::report(&self.parts.registry, fence, inputs, built, &decided.plan).await?;
+        if let Some(port) = port
+            && (matches!(did, Did::Decided(_))
+                || self.noted_at.is_none_or(|at| now.since(at) >= REPEAT_NOTES))
+        {
+            self.noted_at = Some(now);
+            port.announce(super::notes::notes(&built.snapshot, decided));
+        }
+        actuator::report(&self.parts.registry, fence, inputs, built, &decided.plan, link).await?;
         Ok((did, next))
     }
 
@@ -475,10 +529,14 @@ impl Planner {
     }
 }
 
-/// The first moment at which something may be different: a delay that ends, a schedule, or the regular look.
-fn next_look(now: Timestamp, built: &Built, decided: &Decided) -> Timestamp {
+/// The first moment at which something may be different by itself: a delay that ends, a schedule.
+fn next_change(now: Timestamp, built: &Built, decided: &Decided) -> Option<Timestamp> {
     let verdicts = decided.down.verdicts.iter().filter_map(|verdict| verdict.next);
+    verdicts.chain(built.next).filter(|at| *at > now).min()
+}
+
+/// That moment, or the regular look.
+fn next_look(now: Timestamp, change: Option<Timestamp>) -> Timestamp {
     let regular = now.saturating_add(REGULAR);
-    let soonest = verdicts.chain(built.next).filter(|at| *at > now).min();
-    soonest.map_or(regular, |at| at.min(regular)).max(now.saturating_add(Duration::from_millis(10)))
+    change.map_or(regular, |at| at.min(regular)).max(now.saturating_add(Duration::from_millis(10)))
 }

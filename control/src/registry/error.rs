@@ -27,7 +27,7 @@ pub enum RegistryError {
     /// The body carries a resource version that is not the present one.
     #[error("resource_version is {sent}, and the object is at {current}; read it again")]
     Stale { sent: String, current: Revision },
-    #[error("the cluster still has {count} pools: {}", names.join(", "))]
+    #[error("the cluster still has {count} pool{}: {}", if *count == 1 { "" } else { "s" }, names.join(", "))]
     HasPools { count: usize, names: Vec<String> },
     #[error("the {} is being deleted", kind.title())]
     Deleting { kind: Kind },

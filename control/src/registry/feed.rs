@@ -35,6 +35,7 @@ pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
     let mut loaded = shared.is_loaded();
     loop {
         let result = tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             result = follow(&shared, loaded, &mut pause) => result,
         };
@@ -48,6 +49,7 @@ pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
             tracing::warn!(code = error.code(), %error, "the feed of changes broke off; trying again");
         }
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             () = shared.clock.sleep(pause) => {}
         }
@@ -76,6 +78,7 @@ async fn follow(shared: &Shared, loaded: bool, pause: &mut Duration) -> Result<(
     *pause = RETRY_FIRST;
     loop {
         let chunk = tokio::select! {
+            biased;
             chunk = changes.next() => chunk,
             () = shared.clock.sleep(PROBE) => {
                 // A quiet watch looks like one whose store is gone: ask, so that lists do not grow old unnoticed.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use thiserror::Error;
 use uuid::Uuid;
 
-use super::index::Summary;
+use super::{index::Summary, labels::Labels};
 
 /// Everything in it must hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,8 +101,8 @@ impl LabelSelector {
         self.0.is_empty()
     }
 
-    fn matches(&self, labels: &[(Arc<str>, Arc<str>)]) -> bool {
-        self.holds(|key| labels.iter().find(|(found, _)| **found == *key).map(|(_, value)| &**value))
+    fn matches(&self, labels: &Labels) -> bool {
+        self.holds(|key| labels.get(key))
     }
 
     pub(crate) fn matches_map(&self, labels: &std::collections::BTreeMap<String, String>) -> bool {
@@ -259,12 +259,11 @@ mod tests {
     #[test]
     fn label_selectors_read_like_kubectls() {
         #[track_caller]
-        fn check(labels: &[(Arc<str>, Arc<str>)], text: &str, expected: bool) {
+        fn check(labels: &Labels, text: &str, expected: bool) {
             let selector = LabelSelector::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
             assert_eq!(selector.matches(labels), expected, "{text}");
         }
-        let labels: Vec<(Arc<str>, Arc<str>)> =
-            vec![("tier".into(), "gpu".into()), ("example.com/team".into(), "ml".into())];
+        let labels = Labels::from([("tier", "gpu"), ("example.com/team", "ml")]);
         check(&labels, "", true);
         check(&labels, "tier=gpu", true);
         check(&labels, "tier==gpu,example.com/team=ml", true);

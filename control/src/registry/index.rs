@@ -11,7 +11,13 @@ use std::{
 use muster_model::{Timestamp, status::PoolRollup, store::Revision};
 use uuid::Uuid;
 
-use super::{filter::Filter, keys::Kind, rollup::Rollup, table::Table};
+use super::{
+    filter::Filter,
+    keys::Kind,
+    labels::{Interner, Labels},
+    rollup::Rollup,
+    table::Table,
+};
 
 /// The phase of an operation that is under way.
 pub(super) const OPEN: &str = "Running";
@@ -30,7 +36,7 @@ pub struct Summary {
     pub created_at: Timestamp,
     pub generation: u64,
     pub platform: &'static str,
-    pub labels: Box<[(Arc<str>, Arc<str>)]>,
+    pub labels: Labels,
     pub deleting: bool,
     /// Resource version of the object, and revision of its stored status (zero: none stored yet).
     pub version: Revision,
@@ -92,6 +98,7 @@ pub(super) struct Index {
     /// Operations on pools that are under way.
     pub(super) open_operations: BTreeSet<Uuid>,
     texts: HashSet<Arc<str>, foldhash::fast::RandomState>,
+    pub(super) labels: Interner,
 }
 
 impl Index {
@@ -217,7 +224,7 @@ pub(super) mod tests {
             created_at: Timestamp::from_millis(at),
             generation: 1,
             platform: "gcp",
-            labels: Box::default(),
+            labels: Labels::default(),
             deleting: false,
             version: Revision(1),
             status_version: Revision::ZERO,

@@ -1,6 +1,6 @@
 //! Stored objects read only as far as the index needs them: most of a pool's 2 KB is skipped, not kept.
 
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap};
 
 use muster_model::{
     Timestamp,
@@ -15,6 +15,7 @@ use uuid::Uuid;
 use super::{
     index::{Counts, Index, Summary},
     keys::Kind,
+    labels::Labels,
     operations::OperationState,
 };
 
@@ -114,7 +115,7 @@ impl LightOperation<'_> {
             created_at: self.created_at,
             generation: self.generation,
             platform: "",
-            labels: Box::default(),
+            labels: Labels::default(),
             deleting: false,
             version,
             status_version: Revision::ZERO,
@@ -187,14 +188,14 @@ impl LightObject<'_> {
     }
 
     /// All labels that nodes of the pool carry, wherever they are written. A contradiction is refused at the door.
-    fn labels(&self, index: &mut Index) -> Box<[(Arc<str>, Arc<str>)]> {
+    fn labels(&self, index: &mut Index) -> Labels {
         let platform = &self.spec.platform;
         let blocks = [&platform.gcp, &platform.aws, &platform.azure];
         let mut all: BTreeMap<&str, &str> = BTreeMap::new();
         for labels in blocks.into_iter().map(|block| &block.labels).chain([&self.spec.labels]) {
             all.extend(labels.iter().map(|(key, value)| (key.as_ref(), value.as_ref())));
         }
-        all.into_iter().map(|(key, value)| (index.intern(key), index.intern(value))).collect()
+        index.labels.labels(&all)
     }
 }
 

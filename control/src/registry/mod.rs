@@ -21,6 +21,7 @@ mod filter;
 mod idempotency;
 mod index;
 pub mod keys;
+mod labels;
 mod light;
 mod noun;
 mod operations;
@@ -42,7 +43,7 @@ use bytes::Bytes;
 use muster_model::{
     Clock, Duration,
     identity::Secrets,
-    store::{Revision, Store, StoreError},
+    store::{Entry, Revision, Store, StoreError},
 };
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -53,12 +54,13 @@ pub use filter::{FieldTest, Filter, LabelSelector, SelectorError};
 pub use idempotency::{IdempotencyKey, MAX_KEY as MAX_IDEMPOTENCY_KEY};
 pub use index::{Counts, Cursor, Found, Start, Summary};
 pub use keys::Kind;
+pub use labels::{Label, Labels};
 pub(crate) use noun::inventory_pool;
 pub use noun::{Cluster, NodePool, Noun, StatusRecord, Stored};
 pub(crate) use operations::decode as decode_operation;
 pub use operations::{Operation, OperationState, Subject};
 pub use reports::ObjectStatus;
-pub use target::{OwnReport, PoolWord, Said};
+pub use target::{CONNECTED, OwnReport, PoolWord, Said};
 pub use watch::{Sight, Watch, WatchItem};
 pub use write::{AuditNote, Deleted, Force, Guard, WriteContext, Written};
 
@@ -82,6 +84,9 @@ pub struct RegistryOptions {
     /// How long a report speaks for its controller when it does not say.
     pub default_lease: Duration,
 }
+
+/// A stored object and its stored status.
+type Pair = (Entry, Option<Entry>);
 
 /// The use-cases. Cheap to clone through its `Arc`.
 #[derive(Debug)]
@@ -158,18 +163,19 @@ impl Shared {
     }
 
     async fn read<N: Noun>(&self, id: Uuid) -> Result<Option<Stored<N>>, RegistryError> {
-        Ok(self.read_many::<N>(&[id]).await?.pop().flatten())
+        let pair = self.entries(N::KIND, &[id]).await?.pop().flatten();
+        pair.map(|(object, status)| Stored::of(&object, status.as_ref())).transpose()
     }
 
-    /// Objects with their statuses, in the order of the ids.
-    async fn read_many<N: Noun>(&self, ids: &[Uuid]) -> Result<Vec<Option<Stored<N>>>, RegistryError> {
-        let keys: Vec<String> =
-            ids.iter().flat_map(|id| [N::KIND.object(*id), N::KIND.status(*id)]).collect();
-        let entries = self.store.get_all(&keys).await?;
-        let pairs = entries.chunks_exact(2);
-        pairs
-            .map(|pair| pair[0].as_ref().map(|object| Stored::of(object, pair[1].as_ref())).transpose())
-            .collect()
+    /// Objects with their statuses as they are stored, in the order of the ids.
+    async fn entries(&self, kind: Kind, ids: &[Uuid]) -> Result<Vec<Option<Pair>>, RegistryError> {
+        let keys: Vec<String> = ids.iter().flat_map(|id| [kind.object(*id), kind.status(*id)]).collect();
+        let mut entries = self.store.get_all(&keys).await?.into_iter();
+        let mut pairs = Vec::with_capacity(ids.len());
+        while let (Some(object), Some(status)) = (entries.next(), entries.next()) {
+            pairs.push(object.map(|object| (object, status)));
+        }
+        Ok(pairs)
     }
 
     /// Waits until lists show `revision`.
@@ -280,8 +286,8 @@ impl Registry {
         }
         for group in missing.chunks(PAGE_READS) {
             let ids: Vec<Uuid> = group.iter().map(|(_, id, _)| *id).collect();
-            for ((place, _, secrets), stored) in group.iter().zip(self.shared.read_many::<N>(&ids).await?) {
-                texts[*place] = stored.map(|stored| self.kept(&stored, *secrets));
+            for ((place, id, secrets), pair) in group.iter().zip(self.shared.entries(N::KIND, &ids).await?) {
+                texts[*place] = pair.map(|pair| self.kept::<N>(*id, &pair, *secrets)).transpose()?;
             }
         }
         Ok(texts.into_iter().flatten().collect())
@@ -297,18 +303,19 @@ impl Registry {
     }
 
     /// The same of an object as it was read from the store, kept for whoever asks next.
-    fn kept<N: Noun>(&self, stored: &Stored<N>, secrets: Secrets) -> Bytes {
-        let text = self.render(stored, secrets);
+    fn kept<N: Noun>(&self, id: Uuid, pair: &Pair, secrets: Secrets) -> Result<Bytes, RegistryError> {
+        let (object, status) = pair;
+        let text = match N::short_text(object, status.as_ref(), secrets)? {
+            Some(text) => Bytes::from(text),
+            None => self.render(&Stored::<N>::of(object, status.as_ref())?, secrets),
+        };
         // The pools of a cluster change without it, so its text is never kept.
         if N::KIND != Kind::Cluster {
-            let rendered = Rendered {
-                version: stored.version,
-                status_version: stored.status_version,
-                text: text.clone(),
-            };
-            self.shared.cache.put((stored.object.id(), secrets), rendered);
+            let status_version = status.as_ref().map_or(Revision::ZERO, |status| status.modified);
+            let rendered = Rendered { version: object.modified, status_version, text: text.clone() };
+            self.shared.cache.put((id, secrets), rendered);
         }
-        text
+        Ok(text)
     }
 
     /// An object as the API shows it, with its resource version. `see` decides from project and deletion
@@ -318,20 +325,18 @@ impl Registry {
         id: Uuid,
         see: impl Fn(&str, bool) -> Option<Secrets>,
     ) -> Result<(Bytes, Revision), RegistryError> {
-        let missing = RegistryError::NotFound { kind: N::KIND };
+        let missing = || RegistryError::NotFound { kind: N::KIND };
         if self.shared.options.exclusive && self.is_live() {
-            let Some(known) = self.summary(N::KIND, id) else { return Err(missing) };
-            let Some(secrets) = see(&known.project, known.deleting) else { return Err(missing) };
-            let key = (id, secrets);
-            if let Some(text) = self.shared.cache.get(key, known.version, known.status_version) {
+            let known = self.summary(N::KIND, id).ok_or_else(missing)?;
+            let secrets = see(&known.project, known.deleting).ok_or_else(missing)?;
+            if let Some(text) = self.shared.cache.get((id, secrets), known.version, known.status_version) {
                 return Ok((text, known.version));
             }
         }
-        let stored = self.read::<N>(id).await?.ok_or(RegistryError::NotFound { kind: N::KIND })?;
-        let Some(secrets) = see(stored.object.project(), stored.object.is_deleting()) else {
-            return Err(missing);
-        };
-        Ok((self.kept(&stored, secrets), stored.version))
+        let pair = self.shared.entries(N::KIND, &[id]).await?.pop().flatten().ok_or_else(missing)?;
+        let (project, deleting) = N::whereabouts(&pair.0)?;
+        let secrets = see(&project, deleting).ok_or_else(missing)?;
+        Ok((self.kept::<N>(id, &pair, secrets)?, pair.0.modified))
     }
 
     /// The object and its status, from the store.

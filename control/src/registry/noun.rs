@@ -8,6 +8,7 @@ use muster_model::{
     },
     identity::Secrets,
     platform::PlatformKind,
+    pool::StoredPool,
     report::Report,
     status::{
         AggregateConfig, Aggregated, ClusterStatus, PoolRollup, PoolStatus, Subject, Target,
@@ -51,6 +52,21 @@ pub trait Noun:
         config: &AggregateConfig,
     ) -> Aggregated<Self::Status>;
 
+    /// As the API shows it, straight from what is stored; `None` when only the object as a whole can say.
+    fn short_text(
+        _object: &Entry,
+        _status: Option<&Entry>,
+        _secrets: Secrets,
+    ) -> Result<Option<Vec<u8>>, RegistryError> {
+        Ok(None)
+    }
+
+    /// The project of a stored object, and whether it is being torn down.
+    fn whereabouts(object: &Entry) -> Result<(String, bool), RegistryError> {
+        let read: Whereabouts = decode(object)?;
+        Ok((read.project, read.deleted_at.is_some()))
+    }
+
     /// Puts the count of its pools into a status that shows one.
     fn count_pools(_: &mut Self::Status, _: Option<PoolRollup>) {}
 
@@ -84,6 +100,20 @@ pub struct StatusRecord<S> {
     pub recheck_at: Option<Timestamp>,
 }
 
+/// Reads a stored value, or says under which key it cannot be read.
+fn decode<'e, T: Deserialize<'e>>(entry: &'e Entry) -> Result<T, RegistryError> {
+    serde_json::from_slice(&entry.value)
+        .map_err(|source| RegistryError::Damaged { key: entry.key.clone(), source })
+}
+
+/// What decides over who sees an object.
+#[derive(Deserialize)]
+struct Whereabouts {
+    project: String,
+    #[serde(default)]
+    deleted_at: Option<Timestamp>,
+}
+
 /// An object as the store has it.
 #[derive(Debug, Clone)]
 pub struct Stored<N: Noun> {
@@ -96,16 +126,10 @@ pub struct Stored<N: Noun> {
 
 impl<N: Noun> Stored<N> {
     pub(super) fn of(object: &Entry, status: Option<&Entry>) -> Result<Self, RegistryError> {
-        let damaged = |key: &str| {
-            let key = key.to_owned();
-            move |source| RegistryError::Damaged { key, source }
-        };
         Ok(Self {
-            object: serde_json::from_slice(&object.value).map_err(damaged(&object.key))?,
+            object: decode(object)?,
             version: object.modified,
-            status: status
-                .map(|entry| serde_json::from_slice(&entry.value).map_err(damaged(&entry.key)))
-                .transpose()?,
+            status: status.map(decode).transpose()?,
             status_version: status.map_or(Revision::ZERO, |entry| entry.modified),
         })
     }
@@ -222,6 +246,14 @@ impl Noun for Cluster {
         let subject = Subject { generation: self.generation, deleting: self.deleted_at.is_some() };
         aggregate_cluster(subject, reports, before.map(|(_, status)| status), now, config)
     }
+
+    /// Its credentials go with it.
+    fn companions(txn: Txn, before: Option<&Self>, after: Option<&Self>) -> Txn {
+        match (before, after) {
+            (Some(gone), None) => txn.delete(inventory::connection(gone.id)),
+            _ => txn,
+        }
+    }
 }
 
 impl Noun for NodePool {
@@ -250,6 +282,20 @@ impl Noun for NodePool {
             |(old, status)| self.spec.desired_after(&old.spec, status.desired_nodes),
         );
         aggregate_pool(self, Target { nodes }, reports, before.map(|(_, status)| status), now, config)
+    }
+
+    fn short_text(
+        object: &Entry,
+        status: Option<&Entry>,
+        secrets: Secrets,
+    ) -> Result<Option<Vec<u8>>, RegistryError> {
+        let pool: StoredPool<'_> = decode(object)?;
+        if pool.must_hide(secrets) {
+            return Ok(None);
+        }
+        let status = status.map(decode::<PoolStatus>).transpose()?;
+        let text = pool.to_api_bytes(object.modified, status);
+        text.map(Some).map_err(|source| RegistryError::Damaged { key: object.key.clone(), source })
     }
 
     /// A pool of servers owns its name in the inventory and writes its host settings there.

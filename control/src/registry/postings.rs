@@ -3,11 +3,17 @@
 //! A row is a number here, its slot. For every label there is the set of slots that have it: a short list, or one bit for
 //! each slot once a list would be larger than that.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::Arc,
+};
 
 use foldhash::fast::RandomState;
 
-use super::filter::{LabelSelector, Rule};
+use super::{
+    filter::{LabelSelector, Rule},
+    labels::{Label, Labels, Shared},
+};
 
 /// A set of slots, one bit each.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -63,20 +69,26 @@ impl Bits {
 /// A list is kept up to this length whatever the number of slots: 256 bytes.
 const SHORT: usize = 64;
 
-/// The slots of one label.
+/// The slots of one label. Many labels are on one object only, so that case takes no memory of its own.
 #[derive(Debug)]
 enum Slots {
+    One(u32),
     /// Ascending.
     List(Vec<u32>),
-    Bits {
-        bits: Bits,
-        count: usize,
-    },
+    Bits(Box<Counted>),
+}
+
+#[derive(Debug)]
+struct Counted {
+    bits: Bits,
+    count: usize,
 }
 
 impl Slots {
     fn insert(&mut self, slot: u32) {
         match self {
+            Self::One(only) if *only == slot => {}
+            Self::One(only) => *self = Self::List(vec![slot.min(*only), slot.max(*only)]),
             Self::List(list) => {
                 if let Err(place) = list.binary_search(&slot) {
                     list.insert(place, slot);
@@ -84,45 +96,46 @@ impl Slots {
                 let highest = list.last().copied().unwrap_or(0) as usize;
                 // 32 bits for each entry of a list, one for each slot otherwise.
                 if list.len() > SHORT && list.len() * 32 > highest {
-                    let mut bits = Bits::default();
-                    for slot in list.iter() {
-                        bits.set(*slot);
-                    }
-                    *self = Self::Bits { bits, count: list.len() };
+                    let count = list.len();
+                    *self = Self::Bits(Box::new(Counted { bits: list.iter().copied().collect(), count }));
                 }
             }
-            Self::Bits { bits, count } => {
-                *count += usize::from(!bits.has(slot));
-                bits.set(slot);
+            Self::Bits(counted) => {
+                counted.count += usize::from(!counted.bits.has(slot));
+                counted.bits.set(slot);
             }
         }
     }
 
     fn remove(&mut self, slot: u32) {
         match self {
+            Self::One(only) if *only == slot => *self = Self::default(),
+            Self::One(_) => {}
             Self::List(list) => {
                 if let Ok(place) = list.binary_search(&slot) {
                     list.remove(place);
                 }
             }
-            Self::Bits { bits, count } => {
-                *count -= usize::from(bits.has(slot));
-                bits.clear(slot);
+            Self::Bits(counted) => {
+                counted.count -= usize::from(counted.bits.has(slot));
+                counted.bits.clear(slot);
             }
         }
     }
 
     fn is_empty(&self) -> bool {
         match self {
+            Self::One(_) => false,
             Self::List(list) => list.is_empty(),
-            Self::Bits { count, .. } => *count == 0,
+            Self::Bits(counted) => counted.count == 0,
         }
     }
 
     fn add_to(&self, all: &mut Bits) {
         match self {
+            Self::One(only) => all.set(*only),
             Self::List(list) => list.iter().for_each(|slot| all.set(*slot)),
-            Self::Bits { bits, .. } => all.add(bits),
+            Self::Bits(counted) => all.add(&counted.bits),
         }
     }
 }
@@ -133,38 +146,41 @@ impl Default for Slots {
     }
 }
 
-#[derive(Debug, Default)]
-struct Key {
-    /// Slots that have the key, with whatever value.
-    all: Slots,
-    values: HashMap<Arc<str>, Slots, RandomState>,
-}
-
 /// The labels of a table's rows.
 #[derive(Debug, Default)]
-pub(super) struct Postings(HashMap<Arc<str>, Key, RandomState>);
+pub(super) struct Postings {
+    /// Slots that have the key, with whatever value.
+    keys: HashMap<Box<str>, Slots, RandomState>,
+    labels: HashMap<Shared, Slots, RandomState>,
+}
 
 impl Postings {
-    pub(super) fn add(&mut self, slot: u32, labels: &[(Arc<str>, Arc<str>)]) {
-        for (key, value) in labels {
-            let key = self.0.entry(Arc::clone(key)).or_default();
-            key.all.insert(slot);
-            key.values.entry(Arc::clone(value)).or_default().insert(slot);
+    pub(super) fn add(&mut self, slot: u32, labels: &Labels) {
+        for label in labels.iter() {
+            match self.keys.get_mut(label.key()) {
+                Some(slots) => slots.insert(slot),
+                None => drop(self.keys.insert(label.key().into(), Slots::One(slot))),
+            }
+            match self.labels.entry(Shared(Arc::clone(label))) {
+                Entry::Occupied(mut slots) => slots.get_mut().insert(slot),
+                Entry::Vacant(place) => drop(place.insert(Slots::One(slot))),
+            }
         }
     }
 
-    pub(super) fn remove(&mut self, slot: u32, labels: &[(Arc<str>, Arc<str>)]) {
-        for (name, value) in labels {
-            let Some(key) = self.0.get_mut(name) else { continue };
-            key.all.remove(slot);
-            if let Some(slots) = key.values.get_mut(value) {
+    pub(super) fn remove(&mut self, slot: u32, labels: &Labels) {
+        for label in labels.iter() {
+            if let Some(slots) = self.keys.get_mut(label.key()) {
                 slots.remove(slot);
                 if slots.is_empty() {
-                    key.values.remove(value);
+                    self.keys.remove(label.key());
                 }
             }
-            if key.values.is_empty() {
-                self.0.remove(name);
+            if let Entry::Occupied(mut slots) = self.labels.entry(Shared(Arc::clone(label))) {
+                slots.get_mut().remove(slot);
+                if slots.get().is_empty() {
+                    slots.remove();
+                }
             }
         }
     }
@@ -173,15 +189,15 @@ impl Postings {
     pub(super) fn select(&self, selector: &LabelSelector, live: impl Fn() -> Bits) -> Option<Bits> {
         let mut wanted: Option<Bits> = None;
         for test in selector.tests() {
-            let key = self.0.get(&*test.key);
             let mut found = Bits::default();
-            match (&test.rule, key) {
-                (_, None) => {}
-                (Rule::In(values) | Rule::NotIn(values), Some(key)) => {
-                    let listed = values.iter().filter_map(|value| key.values.get(value.as_str()));
-                    listed.for_each(|slots| slots.add_to(&mut found));
+            match &test.rule {
+                Rule::In(values) | Rule::NotIn(values) => values
+                    .iter()
+                    .filter_map(|value| self.labels.get(Label::text(&test.key, value).as_str()))
+                    .for_each(|slots| slots.add_to(&mut found)),
+                Rule::Exists | Rule::Absent => {
+                    self.keys.get(test.key.as_str()).into_iter().for_each(|slots| slots.add_to(&mut found));
                 }
-                (Rule::Exists | Rule::Absent, Some(key)) => key.all.add_to(&mut found),
             }
             match (&test.rule, &mut wanted) {
                 (Rule::In(_) | Rule::Exists, None) => wanted = Some(found),
@@ -212,7 +228,7 @@ mod tests {
             slots.insert(slot * 3 % 1_000);
             slots.insert(slot * 3 % 1_000);
         }
-        assert!(matches!(slots, Slots::Bits { count: 1_000, .. }));
+        assert!(matches!(&slots, Slots::Bits(counted) if counted.count == 1_000));
         (0..1_000).for_each(|slot| slots.remove(slot));
         assert!(slots.is_empty());
         let mut sparse = Slots::default();
@@ -227,12 +243,12 @@ mod tests {
     #[test]
     fn labels_that_nobody_has_any_more_are_forgotten() {
         let mut postings = Postings::default();
-        let labels: Vec<(Arc<str>, Arc<str>)> = vec![("a".into(), "1".into()), ("b".into(), "2".into())];
-        postings.add(7, &labels);
-        postings.add(8, &labels[..1]);
-        postings.remove(7, &labels);
-        assert_eq!(postings.0.len(), 1);
-        postings.remove(8, &labels);
-        assert!(postings.0.is_empty());
+        let both = Labels::from([("a", "1"), ("b", "2")]);
+        postings.add(7, &both);
+        postings.add(8, &Labels::from([("a", "1")]));
+        postings.remove(7, &both);
+        assert_eq!((postings.keys.len(), postings.labels.len()), (1, 1));
+        postings.remove(8, &both);
+        assert!(postings.keys.is_empty() && postings.labels.is_empty());
     }
 }

@@ -144,8 +144,9 @@ impl Table {
                 }
                 let same = old.as_ref().is_some_and(|old| old.labels == summary.labels);
                 if !same {
-                    let none = Box::default();
-                    self.postings.remove(slot, old.as_ref().map_or(&none, |old| &old.labels));
+                    if let Some(old) = &old {
+                        self.postings.remove(slot, &old.labels);
+                    }
                     self.postings.add(slot, &summary.labels);
                 }
                 self.facts[place] = self.facts(slot, &summary);
@@ -337,16 +338,18 @@ mod tests {
         filter::{FieldTest, LabelSelector},
         index::{Counts, Cursor},
         keys::Kind,
+        labels::Labels,
     };
     use muster_model::store::Revision;
 
     fn summary(number: u128, turn: u128) -> Arc<Summary> {
-        let label = |key: &str, value: String| (Arc::from(key), Arc::from(value));
-        let mut labels = vec![label("team", format!("t{}", (number + turn) % 4))];
-        if number.is_multiple_of(3) {
-            labels.push(label("gpu", "yes".into()));
-        }
-        labels.push(label("serial", number.to_string()));
+        let (team, serial) = (format!("t{}", (number + turn) % 4), number.to_string());
+        let (team, serial) = (("team", team.as_str()), ("serial", serial.as_str()));
+        let labels = if number.is_multiple_of(3) {
+            Labels::from([team, ("gpu", "yes"), serial])
+        } else {
+            Labels::from([team, serial])
+        };
         Arc::new(Summary {
             kind: Kind::Pool,
             id: Uuid::from_u128(number),
@@ -357,7 +360,7 @@ mod tests {
             created_at: Timestamp::from_millis(i64::try_from(number * 7 % 100).unwrap()),
             generation: 1,
             platform: ["gcp", "aws"][usize::try_from(number % 2).unwrap()],
-            labels: labels.into(),
+            labels,
             deleting: number.is_multiple_of(11),
             version: Revision(1),
             status_version: Revision::ZERO,

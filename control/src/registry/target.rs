@@ -12,10 +12,12 @@ use uuid::Uuid;
 use super::{
     Registry, RegistryError,
     keys::Kind,
-    noun::{NodePool, Noun, StatusRecord, Stored},
+    noun::{Cluster, NodePool, Noun, StatusRecord, Stored},
     reports, write,
 };
 
+/// The condition of a cluster that says whether Muster sees it.
+pub const CONNECTED: &str = "Connected";
 /// Tries against others that change the same pool.
 const MAX_TRIES: usize = 8;
 
@@ -65,8 +67,10 @@ impl Registry {
         for _ in 0..MAX_TRIES {
             let Some(stored) = self.read::<NodePool>(id).await? else { return Ok(Said::Gone) };
             let mut reports = reports::read_reports(&self.shared, Kind::Pool, id).await?;
-            let report =
-                word.report.as_ref().and_then(|own| self.own_report(own, &stored, &mut reports, now));
+            let report = word
+                .report
+                .as_ref()
+                .and_then(|own| self.own_report(own, stored.object.generation, &mut reports, now));
             let before = spoken(&stored, word);
             let record = reports::aggregate(&self.shared, &stored.object, &reports, Some(&before), now);
             if report.is_none() && stored.status.as_ref().is_some_and(|old| same(old, &record)) {
@@ -99,11 +103,67 @@ impl Registry {
         Err(RegistryError::Busy)
     }
 
+    /// The same for a cluster: what the connection to it is like. Without a report, an earlier one of `controller`
+    /// is taken back.
+    pub async fn say_of_cluster(
+        &self,
+        fence: &Fence,
+        id: Uuid,
+        controller: &'static str,
+        word: Option<(&OwnReport, &Condition)>,
+        now: Timestamp,
+    ) -> Result<Said, RegistryError> {
+        for _ in 0..MAX_TRIES {
+            let Some(stored) = self.read::<Cluster>(id).await? else { return Ok(Said::Gone) };
+            let mut reports = reports::read_reports(&self.shared, Kind::Cluster, id).await?;
+            let known = reports.iter().position(|one| one.controller_name == controller);
+            let mut txn =
+                Txn::new().fenced(fence).expect(Kind::Cluster.object(id), Expect::Modified(stored.version));
+            let mut status = stored.status();
+            match (word, known) {
+                (Some((own, condition)), _) => {
+                    let Some(fresh) = self.own_report(own, stored.object.generation, &mut reports, now)
+                    else {
+                        return Ok(Said::AlreadySo);
+                    };
+                    txn = txn.put(Kind::Cluster.report(id, controller), write::encode(&fresh));
+                    put_condition(&mut status.conditions, condition);
+                }
+                (None, Some(place)) => {
+                    reports.remove(place);
+                    txn = txn.delete(Kind::Cluster.report(id, controller));
+                    status.conditions.retain(|condition| condition.kind != CONNECTED);
+                }
+                (None, None) => return Ok(Said::AlreadySo),
+            }
+            let recheck_at = stored.status.as_ref().and_then(|record| record.recheck_at);
+            let spoken = Stored { status: Some(StatusRecord { status, recheck_at }), ..stored.clone() };
+            let record = reports::aggregate(&self.shared, &stored.object, &reports, Some(&spoken), now);
+            let key = Kind::Cluster.status(id);
+            let expect = match stored.status {
+                Some(_) => Expect::Modified(stored.status_version),
+                None => Expect::Absent,
+            };
+            match self.shared.store.commit(txn.expect(&key, expect).put(&key, write::encode(&record))).await?
+            {
+                Committed::Done { .. } => {
+                    if stored.object.is_deleting() {
+                        super::timer::finish_deletion::<Cluster>(&self.shared, id).await?;
+                    }
+                    return Ok(Said::Written);
+                }
+                Committed::Refused { failed: 0, .. } => return Ok(Said::NotLeading),
+                Committed::Refused { .. } => {}
+            }
+        }
+        Err(RegistryError::Busy)
+    }
+
     /// The report to store, put among the others; `None` if the last one still says the same for a while.
     fn own_report(
         &self,
         own: &OwnReport,
-        stored: &Stored<NodePool>,
+        generation: u64,
         reports: &mut Vec<Report>,
         now: Timestamp,
     ) -> Option<Report> {
@@ -121,7 +181,7 @@ impl Registry {
         let text = own.metadata.to_string();
         let fresh = Report {
             controller_name: own.controller.to_owned(),
-            observed_generation: stored.object.generation,
+            observed_generation: generation,
             conditions,
             metadata: RawJson::parse(&text).expect("a JSON value prints as JSON"),
             last_error: None,
@@ -148,6 +208,14 @@ impl Registry {
     }
 }
 
+/// Puts a condition in the place of the one of its kind.
+fn put_condition(conditions: &mut Vec<Condition>, condition: &Condition) {
+    match conditions.iter_mut().find(|known| known.kind == condition.kind) {
+        Some(known) => *known = condition.clone().since(Some(known)),
+        None => conditions.push(condition.clone()),
+    }
+}
+
 /// The status as it stands, with the word in it: what the aggregation then starts from.
 fn spoken(stored: &Stored<NodePool>, word: &PoolWord) -> Stored<NodePool> {
     let mut status = stored.status();
@@ -156,13 +224,7 @@ fn spoken(stored: &Stored<NodePool>, word: &PoolWord) -> Stored<NodePool> {
         status.nodes_to_remove.clone_from(leaving);
     }
     for condition in &word.conditions {
-        let old = status.conditions.iter().position(|known| known.kind == condition.kind);
-        match old {
-            Some(place) => {
-                status.conditions[place] = condition.clone().since(Some(&status.conditions[place]));
-            }
-            None => status.conditions.push(condition.clone()),
-        }
+        put_condition(&mut status.conditions, condition);
     }
     let recheck_at = stored.status.as_ref().and_then(|record| record.recheck_at);
     Stored { status: Some(StatusRecord { status, recheck_at }), ..stored.clone() }

@@ -37,6 +37,7 @@ pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
     let mut next_look = next_sweep;
     loop {
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             () = shared.clock.sleep(TICK) => {}
         }

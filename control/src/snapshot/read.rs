@@ -17,7 +17,10 @@ use muster_model::{
 use serde::de::DeserializeOwned;
 
 use super::{HostInput, Inputs, Memory, Observed, PoolInput, memory};
-use crate::registry::{Cluster, NodePool, Registry, RegistryError, Subject, keys};
+use crate::{
+    inventory::NamedStored,
+    registry::{Cluster, NodePool, Registry, RegistryError, Subject, keys},
+};
 
 /// Where racks are kept, by name.
 pub const RACKS: &str = "/muster/inventory/racks/";
@@ -159,8 +162,8 @@ pub async fn remembered(
 async fn racks(store: &dyn Store, set_aside: &mut Vec<(String, String)>) -> Result<Vec<Rack>, RegistryError> {
     let mut racks = Vec::new();
     for entry in every(store, RACKS, false).await? {
-        match serde_json::from_slice::<Rack>(&entry.value) {
-            Ok(rack) => racks.push(rack),
+        match NamedStored::<Rack>::of(&entry) {
+            Ok(stored) => racks.push(stored.spec),
             Err(error) => set_aside.push((entry.key, error.to_string())),
         }
     }

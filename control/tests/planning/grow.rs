@@ -6,7 +6,7 @@ use muster_model::{
     host::{FreezeMode, Phase, Switch},
     k8s::Pod,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::world::{World, pod};
 
@@ -218,13 +218,15 @@ async fn a_cluster_out_of_sync_is_waited_for() {
 async fn ops_r15_racks_start_no_more_than_they_may() {
     let mut world = World::new().await;
     world.metal("web", 0, 9).await;
-    world.put("/muster/inventory/racks/r1", &json!({"name": "r1", "units": 42, "startLimit": 1})).await;
-    world
-        .put(
-            "/muster/inventory/racks/r2",
-            &json!({"name": "r2", "units": 42, "startLimit": 4, "wattCap": 900}),
-        )
-        .await;
+    // As the API stores them.
+    let rack = |spec: Value| {
+        json!({"project": "lab", "created_at": "2026-11-16T00:00:00Z", "created_by": "ann",
+        "updated_at": "2026-11-16T00:00:00Z", "spec": spec})
+    };
+    let r1 = rack(json!({"name": "r1", "units": 42, "startLimit": 1}));
+    let r2 = rack(json!({"name": "r2", "units": 42, "startLimit": 4, "wattCap": 900}));
+    world.put("/muster/inventory/racks/r1", &r1).await;
+    world.put("/muster/inventory/racks/r2", &r2).await;
     for (host, rack) in [("a", "r1"), ("b", "r1"), ("c", "r2"), ("d", "r2"), ("e", "r2")] {
         world
             .host_with(host, json!({"pool": "web", "rack": rack, "idleWatts": 100, "maxWatts": 400}), |_| {})

@@ -7,5 +7,6 @@ mod grow;
 mod history;
 mod journal;
 mod leaders;
+mod pending;
 mod provisioned;
 mod world;

@@ -255,10 +255,11 @@ impl Turn<'_> {
         if !node.labels_complete {
             self.ask(EffectKind::ApplyLabels);
         }
-        if node.startup_taint {
+        // Pods come only when the node says whose it is and whom it takes.
+        if node.startup_taint && node.labels_complete {
             self.ask(EffectKind::RemoveStartupTaint);
         }
-        if node.off_taint {
+        if node.off_taint && node.labels_complete {
             self.ask(EffectKind::RemoveOffTaint);
         }
         if node.out_of_service {

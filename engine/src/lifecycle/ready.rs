@@ -1,7 +1,8 @@
 //! The state `ready`: serving, degraded, lost.
 
 use muster_model::host::{
-    Cause, ConditionType, DriverKind, OnUnexpectedOff, OpKind, Phase, Power, PowerCall, is_true,
+    Cause, ConditionType, DriverKind, OnNodeDeleted, OnUnexpectedOff, OpKind, Phase, Power, PowerCall,
+    is_true,
 };
 
 use super::{EffectKind, Rule, Step, rules::Want, turn::Turn};
@@ -23,7 +24,11 @@ pub(super) fn serving(mut turn: Turn<'_>) -> Step {
         let driver = second.map(|(index, _)| index);
         turn.ask(EffectKind::Probe { driver });
     }
+    note_deleted(&mut turn);
     if let Some((rule, reason)) = lost(&mut turn) {
+        if stands_down_deleted(&mut turn) {
+            return shut_down_deleted(turn);
+        }
         let limit = turn.settings().limits.lost;
         return turn.go(rule, Phase::Lost, Some(limit), reason);
     }
@@ -59,6 +64,48 @@ pub(super) fn serving(mut turn: Turn<'_>) -> Step {
     }
 }
 
+/// Its Node object was deleted while it is on; the power is not in question.
+fn is_deleted(turn: &Turn<'_>) -> bool {
+    matches!(turn.node(), Some(None)) && turn.power() == Some(Power::On)
+}
+
+/// Says so at once, and takes it back when the node is there again.
+fn note_deleted(turn: &mut Turn<'_>) {
+    if is_deleted(turn) {
+        let text =
+            "its Node object was deleted while it is on; a kubelet registers again only when it starts";
+        turn.condition(ConditionType::NodeLost, Some(true), "NodeDeleted", text);
+    } else if turn.is_node_fine() && is_true(&turn.status.conditions, ConditionType::NodeLost) {
+        turn.condition(ConditionType::NodeLost, Some(false), "Ready", "");
+    }
+}
+
+/// Whether its pool wants such a machine shut down, and nothing is bound to it any more.
+fn stands_down_deleted(turn: &mut Turn<'_>) -> bool {
+    is_deleted(turn)
+        && turn.settings().policy.on_node_deleted == OnNodeDeleted::StandDown
+        && turn.pods().is_some_and(|pods| pods.total() == 0)
+        && turn.graceful_off().is_some()
+        && turn.off_refused().is_none()
+}
+
+fn shut_down_deleted(mut turn: Turn<'_>) -> Step {
+    turn.begin(OpKind::Off, Cause::Drift, "its Node object was deleted");
+    if let Some(op) = turn.op.as_mut() {
+        op.os_seen = true;
+    }
+    if let Some(intent) = &turn.seen.intent {
+        turn.status.spent_intent = Some(intent.id.clone());
+    }
+    turn.ask(EffectKind::ReleaseReservation);
+    turn.ask_off();
+    let grace = turn.settings().limits.grace;
+    let text = format!(
+        "its Node object was deleted and 0 pods are bound to it; {grace} to shut down, as its pool says"
+    );
+    turn.go(Rule::Drift(9), Phase::Stopping, Some(grace), text)
+}
+
 /// The node of a ready host has been away for too long.
 fn lost(turn: &mut Turn<'_>) -> Option<(Rule, String)> {
     turn.node()?; // unknown is not lost
@@ -70,12 +117,14 @@ fn lost(turn: &mut Turn<'_>) -> Option<(Rule, String)> {
         return None;
     }
     let away = turn.now.since(since);
-    turn.condition(
-        ConditionType::NodeLost,
-        Some(true),
-        "NotReady",
-        "its node does not report; nothing proves that the machine is off",
-    );
+    if !is_deleted(turn) {
+        turn.condition(
+            ConditionType::NodeLost,
+            Some(true),
+            "NotReady",
+            "its node does not report; nothing proves that the machine is off",
+        );
+    }
     let (rule, power) = match turn.power() {
         Some(power) => (Rule::Row(15), power.as_str()),
         None => (Rule::Drift(5), "unknown"),
@@ -92,6 +141,9 @@ pub(super) fn lost_node(mut turn: Turn<'_>) -> Step {
         turn.condition(ConditionType::NodeLost, Some(false), "Ready", "");
         turn.dress_node();
         return turn.go(Rule::Row(15), Phase::Serving, None, "its node is Ready again, 1 lease renewed");
+    }
+    if stands_down_deleted(&mut turn) {
+        return shut_down_deleted(turn);
     }
     if turn.is_overdue() {
         let limit = turn.settings().limits.lost;

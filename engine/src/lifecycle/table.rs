@@ -336,7 +336,7 @@ pub const ROWS: [Row; 30] = [
     ),
 ];
 
-pub const DRIFT: [Cell; 8] = [
+pub const DRIFT: [Cell; 9] = [
     Cell {
         number: 1,
         desired: "on",
@@ -416,6 +416,16 @@ pub const DRIFT: [Cell; 8] = [
         reaction: "counts as unknown; the BMC is restarted only where that is allowed",
         from: ANY,
         to: ANY,
+    },
+    Cell {
+        number: 9,
+        desired: "on",
+        power: "on",
+        kubernetes: "Node object deleted",
+        verdict: "somebody deleted the node; a kubelet registers again only when it starts",
+        reaction: "condition NodeLost with reason NodeDeleted; `onNodeDeleted`: `wait` as in row 15, or `stand-down` once 0 pods are bound to it",
+        from: &[Serving, Degraded, Lost],
+        to: &[Stopping],
     },
 ];
 

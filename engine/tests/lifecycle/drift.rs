@@ -4,8 +4,8 @@ use muster_engine::lifecycle::{EffectKind, NodeView, PodsView, Rule, TroubleClas
 use muster_model::{
     Known,
     host::{
-        ConditionType, DriverKind, OnUnexpectedOff, OnUnexpectedOn, Permission, Phase, Power, PowerCall,
-        PowerReading, Switch, is_true,
+        ConditionType, DriverKind, OnNodeDeleted, OnUnexpectedOff, OnUnexpectedOn, Permission, Phase, Power,
+        PowerCall, PowerReading, Switch, is_true,
     },
 };
 
@@ -219,4 +219,33 @@ fn cell_8_a_bmc_that_is_turning_for_ever_says_nothing() {
     let done = step(&state, &seen, at(5));
     assert_eq!(calls(&done), [PowerCall::ResetBmc { driver: 0 }]);
     assert_eq!(calls(&step(&done.state, &seen, at(10))), []);
+}
+
+#[test]
+fn cell_9_a_deleted_node_is_said_at_once_and_stood_down_only_where_its_pool_says_so() {
+    let away = |length: i64| {
+        let mut seen = evidence(at(length));
+        seen.intent = intent(Switch::On, "i-9");
+        seen.power = seen_power(Power::On, at(length));
+        seen.node = known(NodeView::Absent, at(length));
+        seen
+    };
+    let done = step(&read(Phase::Serving, Power::On), &away(30), at(30));
+    assert_eq!(done.state.phase(), Phase::Serving);
+    assert!(is_true(&done.state.status.conditions, ConditionType::NodeLost), "it is said at once");
+    let gone = done.state;
+    let done = step(&gone, &away(300), at(300));
+    assert_eq!((done.rule, done.state.phase()), (Rule::Row(15), Phase::Lost), "by default it is waited for");
+    let mut seen = away(300);
+    seen.settings.policy.on_node_deleted = OnNodeDeleted::StandDown;
+    let done = step(&gone, &seen, at(300));
+    assert_eq!((done.rule, done.state.phase()), (Rule::Drift(9), Phase::Stopping));
+    // Somebody may still run there.
+    seen.pods = known(PodsView { evictable: 1, ..PodsView::default() }, at(300));
+    assert_eq!(step(&gone, &seen, at(300)).state.phase(), Phase::Lost);
+    // Back again: taken back.
+    let mut back = evidence(at(40));
+    back.power = seen_power(Power::On, at(40));
+    back.node = known(NodeView::Present(node(at(40))), at(40));
+    assert!(!is_true(&step(&gone, &back, at(40)).state.status.conditions, ConditionType::NodeLost));
 }

@@ -151,6 +151,7 @@ prop_compose! {
             on_unexpected_off: [OnUnexpectedOff::Hold, OnUnexpectedOff::Restart, OnUnexpectedOff::Adopt][choices[0]],
             on_unexpected_on: [OnUnexpectedOn::Adopt, OnUnexpectedOn::EnforceOff][choices[1]],
             node_at_off: [NodeAtOff::KeepTainted, NodeAtOff::Delete, NodeAtOff::Leave][choices[2]],
+            on_node_deleted: if policy[4] { muster_model::host::OnNodeDeleted::StandDown } else { muster_model::host::OnNodeDeleted::Wait },
             force_off: allow(policy[0]), cycle_lost: allow(policy[1]), out_of_service: allow(policy[2]), reset_bmc: allow(policy[3]),
             quarantine_after: 1 + u32::from(policy[4]) * 2, max_cycles_per_day: 3,
         };

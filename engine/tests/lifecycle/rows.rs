@@ -236,9 +236,17 @@ fn row_13_ready_with_proof_of_this_boot() {
     for phase in [Phase::Powered, Phase::Booting, Phase::Joining] {
         let done = step(&with_deadline(phase, 900), &seen, at(30));
         check(&done, 13, Phase::Serving);
-        assert!(has(&done, &EffectKind::ApplyLabels) && has(&done, &EffectKind::RemoveStartupTaint));
+        assert!(has(&done, &EffectKind::ApplyLabels));
+        assert!(
+            !has(&done, &EffectKind::RemoveStartupTaint),
+            "pods come once its labels and taints are there"
+        );
         assert!(!has(&done, &EffectKind::Uncordon), "nobody cordoned it");
     }
+    fresh.labels_complete = true;
+    seen.node = known(NodeView::Present(fresh.clone()), at(30));
+    let done = step(&with_deadline(Phase::Joining, 900), &seen, at(30));
+    assert!(has(&done, &EffectKind::RemoveStartupTaint) && !has(&done, &EffectKind::ApplyLabels));
     fresh.cordon = Cordon::Foreign;
     seen.node = known(NodeView::Present(fresh.clone()), at(30));
     let done = step(&with_deadline(Phase::Joining, 900), &seen, at(30));

@@ -15,6 +15,9 @@ pub struct Health {
     pub sources: Vec<SourceHealth>,
     /// When the slowest source was last known to be current.
     pub fresh_at: Timestamp,
+    /// What the API server calls its version, once it was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
 }
 
 /// One watch.
@@ -59,6 +62,7 @@ pub enum SourceState {
 pub(crate) struct Sources {
     by_kind: BTreeMap<&'static str, SourceHealth>,
     registered: bool,
+    pub(super) version: Option<String>,
 }
 
 impl Sources {
@@ -106,6 +110,10 @@ impl Sources {
     }
 
     pub(super) fn health(&self) -> Health {
-        Health { sources: self.by_kind.values().cloned().collect(), fresh_at: self.fresh_at() }
+        Health {
+            sources: self.by_kind.values().cloned().collect(),
+            fresh_at: self.fresh_at(),
+            version: self.version.clone(),
+        }
     }
 }

@@ -117,6 +117,8 @@ pub(crate) fn spawn(client: &Client, shared: &Arc<Shared>) -> JoinSet<()> {
 }
 
 async fn heartbeat(client: Client, shared: Arc<Shared>) {
+    // A server that was away may come back as another version.
+    let mut asked_version = false;
     loop {
         let asked = shared.now();
         match client
@@ -124,7 +126,20 @@ async fn heartbeat(client: Client, shared: Arc<Shared>) {
             .await
         {
             Ok(_) => shared.lock().sources.alive(asked),
-            Err(error) => tracing::debug!(%error, "no sign of life from the API server"),
+            Err(error) => {
+                asked_version = false;
+                tracing::debug!(%error, "no sign of life from the API server");
+            }
+        }
+        if !asked_version
+            && let Ok(text) = client
+                .text_within("ask the API server for its version", Call::get("/version"), HEARTBEAT_LIMIT)
+                .await
+        {
+            asked_version = true;
+            let version = serde_json::from_str::<serde_json::Value>(&text).ok();
+            let version = version.and_then(|value| value["gitVersion"].as_str().map(str::to_owned));
+            shared.lock().sources.version = version;
         }
         client.clock().sleep(HEARTBEAT).await;
     }

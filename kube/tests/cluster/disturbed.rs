@@ -68,5 +68,5 @@ async fn a_restarted_api_server_that_has_forgotten_gets_a_new_list() {
         (relisted && open).then_some(())
     })
     .await;
-    assert_eq!(kube.running(), 19, "no watch has ended");
+    assert_eq!(kube.running(), 20, "no watch has ended");
 }

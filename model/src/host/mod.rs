@@ -44,7 +44,7 @@ pub use node_of::{Ambiguous, MAC_KEY, PROVIDER_SCHEME, node_of};
 pub use op::{Cause, HostOp, Intent, ManualPower, OpKind, PendingEffect, PowerCall, Switch, TestStage};
 pub use overlay::{Acknowledgement, Admin, Hold, Registered};
 pub use phase::{Phase, State};
-pub use policy::{HostPolicy, NodeAtOff, OnUnexpectedOff, OnUnexpectedOn, Permission};
+pub use policy::{HostPolicy, NodeAtOff, OnNodeDeleted, OnUnexpectedOff, OnUnexpectedOn, Permission};
 pub use pool::{
     BareMetalPoolStatus, FINISHED_STAYS, PoolHost, PoolHostConfig, PoolMembers, ScalingAction, ScalingNode,
     ScalingState, pool_status,

@@ -37,6 +37,17 @@ pub enum NodeAtOff {
     Leave,
 }
 
+/// Somebody deleted the Node object of a host that is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnNodeDeleted {
+    /// Wait for its kubelet to register again; one that does not in time is lost.
+    #[default]
+    Wait,
+    /// Shut the machine down once no pod is bound to it; the next start registers anew.
+    StandDown,
+}
+
 /// Something that happens only where somebody allowed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -60,6 +71,7 @@ pub struct HostPolicy {
     pub on_unexpected_off: OnUnexpectedOff,
     pub on_unexpected_on: OnUnexpectedOn,
     pub node_at_off: NodeAtOff,
+    pub on_node_deleted: OnNodeDeleted,
     /// Cut the power of a machine that does not shut down when asked.
     pub force_off: Permission,
     /// One power cycle for a node that is lost and has no pods left to lose.
@@ -80,6 +92,7 @@ impl Default for HostPolicy {
             on_unexpected_off: OnUnexpectedOff::default(),
             on_unexpected_on: OnUnexpectedOn::default(),
             node_at_off: NodeAtOff::default(),
+            on_node_deleted: OnNodeDeleted::default(),
             force_off: Permission::Allowed,
             cycle_lost: Permission::Refused,
             out_of_service: Permission::Allowed,

@@ -9,6 +9,7 @@ mod management;
 pub mod promql;
 mod schedule;
 mod spec;
+mod stored;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ pub use labels::{
 pub use management::{IntOrPercent, MAX_DRAIN, Management, RolloutStrategy, UpgradeType};
 pub use schedule::Schedule;
 pub use spec::{Mode, PoolSpec, REDACTED, Release};
+pub use stored::StoredPool;
 pub(crate) use template::read_resources;
 pub use template::{Amount, Arch, Resources, Template};
 
@@ -364,15 +366,15 @@ fn rename_in_patch(spec: &mut Value, pool: &NodePool) {
 
 /// The envelope, in the order in which people read it.
 #[derive(Serialize)]
-struct ApiPool<'a> {
+struct ApiPool<'a, Spec> {
     id: PoolId,
-    name: &'a Name,
+    name: &'a str,
     cluster_id: ClusterId,
-    project: &'a Project,
+    project: &'a str,
     generation: u64,
     #[serde(serialize_with = "as_text")]
     resource_version: Revision,
-    spec: &'a PoolSpec,
+    spec: Spec,
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<&'a PoolStatus>,
     created_at: Timestamp,
@@ -382,7 +384,7 @@ struct ApiPool<'a> {
     deleted_at: Option<Timestamp>,
 }
 
-impl<'a> ApiPool<'a> {
+impl<'a> ApiPool<'a, &'a PoolSpec> {
     fn of(
         pool: &'a NodePool,
         spec: &'a PoolSpec,
@@ -391,9 +393,9 @@ impl<'a> ApiPool<'a> {
     ) -> Self {
         Self {
             id: pool.id,
-            name: &pool.name,
+            name: pool.name.as_str(),
             cluster_id: pool.cluster_id,
-            project: &pool.project,
+            project: pool.project.as_str(),
             generation: pool.generation,
             resource_version: revision,
             spec,

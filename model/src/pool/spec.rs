@@ -87,6 +87,14 @@ const MANAGEMENT_ALIASES: [Alias; 3] = [
     ("rollingUpdate.maxUnavailable", "maxUnavailable"),
 ];
 
+/// See [`PoolSpec::initial_nodes`].
+pub(super) fn initial_nodes(autoscaling: Option<&Autoscaling>, node_count: Option<u32>) -> u32 {
+    match autoscaling {
+        Some(block) if block.enabled() => node_count.unwrap_or_else(|| block.min_nodes()),
+        _ => node_count.unwrap_or(0),
+    }
+}
+
 impl PoolSpec {
     /// Whether the autoscaler owns the size.
     pub fn is_autoscaled(&self) -> bool {
@@ -106,10 +114,7 @@ impl PoolSpec {
 
     /// The size of a pool that nobody has sized yet: `nodeCount`, else the minimum.
     pub fn initial_nodes(&self) -> u32 {
-        match &self.autoscaling {
-            Some(block) if block.enabled() => self.node_count.unwrap_or_else(|| block.min_nodes()),
-            _ => self.node_count.unwrap_or(0),
-        }
+        initial_nodes(self.autoscaling.as_ref(), self.node_count)
     }
 
     /// The target after this spec replaced `old`, of which `desired` nodes were wanted.

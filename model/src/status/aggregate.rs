@@ -142,7 +142,7 @@ pub fn aggregate_cluster(
         reason: verdict.reason.to_string(),
         message: verdict.message.clone(),
         observed_generation: view.observed(),
-        conditions: view.conditions(&verdict, before),
+        conditions: view.conditions(&verdict, before).into_iter().chain(before.foreign()).collect(),
         ready_generation: verdict.ready_generation(subject, before),
         updated_at: now,
     };
@@ -165,6 +165,22 @@ pub fn aggregate_pool(
     config: &AggregateConfig,
 ) -> Aggregated<PoolStatus> {
     let subject = Subject { generation: pool.generation, deleting: pool.deleted_at.is_some() };
+    pool_status(subject, target, reports, previous, now, config)
+}
+
+/// The status of a pool that nobody has reported on, as of `now`.
+pub fn fresh_pool_status(subject: Subject, target: Target, now: Timestamp) -> PoolStatus {
+    pool_status(subject, target, &[], None, now, &AggregateConfig::default()).status
+}
+
+fn pool_status(
+    subject: Subject,
+    target: Target,
+    reports: &[Report],
+    previous: Option<&PoolStatus>,
+    now: Timestamp,
+    config: &AggregateConfig,
+) -> Aggregated<PoolStatus> {
     let view = View::new(subject, reports, now, config);
     let before = previous.map_or(Before::new(&[], None, subject), |previous| {
         Before::new(&previous.conditions, previous.ready_generation, subject)

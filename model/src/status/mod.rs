@@ -11,7 +11,7 @@ use serde_json::Value;
 
 pub use aggregate::{
     AggregateConfig, Aggregated, ConditionKind, Reason, Subject, Target, aggregate_cluster, aggregate_pool,
-    nodes_are,
+    fresh_pool_status, nodes_are,
 };
 
 use crate::{Timestamp, condition::Condition, field::choice};

@@ -265,7 +265,9 @@ fn advice(status: StatusCode, request: &Request, server: &str) -> (Exit, String)
         }
         StatusCode::GONE => (Exit::Failure, "the past that was asked for is gone: start again without a revision".into()),
         StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY | StatusCode::PAYLOAD_TOO_LARGE => {
-            (Exit::Failure, "correct what is named above and repeat; `--dry-run=server` checks without a change".into())
+            let next = "correct what is named above and repeat";
+            let trial = if request.method != Method::GET { "; `--dry-run=server` checks without a change" } else { "" };
+            (Exit::Failure, format!("{next}{trial}"))
         }
         StatusCode::TOO_MANY_REQUESTS => (Exit::Failure, "wait a moment and repeat".into()),
         StatusCode::SERVICE_UNAVAILABLE | StatusCode::BAD_GATEWAY => {

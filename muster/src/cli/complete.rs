@@ -200,25 +200,11 @@ struct Probe {
 
 /// The connection that the typed line would use.
 fn connection(words: &[String]) -> Connection {
-    const FLAGS: [&str; 12] = [
-        "--server",
-        "-s",
-        "--context",
-        "--project",
-        "-p",
-        "--token-file",
-        "--as-email",
-        "--ca-file",
-        "--client-cert",
-        "--client-key",
-        "--client-config",
-        "--request-timeout",
-    ];
     let mut kept = Vec::new();
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let name = word.split('=').next().unwrap_or_default();
-        if FLAGS.contains(&name) {
+        if super::CONNECTION_FLAGS.contains(&name) {
             kept.push(word.clone());
             if !word.contains('=') {
                 kept.extend(words.next().cloned());

@@ -1,10 +1,12 @@
 //! `muster create`: from flags or from files.
 
 use clap::{Args, Subcommand};
+use muster_model::pool::MAX_NODES;
 use serde_json::{Map, Value, json};
 
 use super::{
     apply::{Failures, Printer},
+    connect,
     context::Connection,
     declare::{self, DryRun},
     failure::{Failure, Outcome},
@@ -72,9 +74,19 @@ struct Cluster {
     #[arg(long, value_parser = ["advise", "active"])]
     mode: Option<String>,
     #[command(flatten)]
+    reach: connect::Reach,
+    #[command(flatten)]
     how: How,
     #[command(flatten)]
     connection: Connection,
+}
+
+/// Reads a number of nodes.
+pub(super) fn nodes(text: &str) -> Result<u32, String> {
+    text.parse()
+        .ok()
+        .filter(|nodes| *nodes <= MAX_NODES)
+        .ok_or_else(|| format!("a number of nodes is a whole number from 0 to {MAX_NODES}"))
 }
 
 #[derive(Debug, Args)]
@@ -103,13 +115,13 @@ struct Pool {
     #[arg(long, value_name = "NAME")]
     inventory: Option<String>,
     /// Nodes to have (to start with, when autoscaling)
-    #[arg(long, value_name = "NODES")]
+    #[arg(long, value_name = "NODES", value_parser = nodes, allow_negative_numbers = true)]
     count: Option<u32>,
     /// Fewest nodes; turns autoscaling on
-    #[arg(long, value_name = "NODES", requires = "max")]
+    #[arg(long, value_name = "NODES", requires = "max", value_parser = nodes, allow_negative_numbers = true)]
     min: Option<u32>,
     /// Most nodes; turns autoscaling on
-    #[arg(long, value_name = "NODES")]
+    #[arg(long, value_name = "NODES", value_parser = nodes, allow_negative_numbers = true)]
     max: Option<u32>,
     /// Labels of its nodes: key=value
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
@@ -223,8 +235,13 @@ impl Create {
 }
 
 pub(crate) async fn run(session: &Session, create: Create) -> Outcome {
+    // Before anything is created: a kubeconfig that cannot be read should leave nothing behind.
+    let mut reach = None;
     let (documents, how) = match (create.what, create.files) {
-        (Some(What::Cluster(cluster)), _) => (vec![cluster.document()], cluster.how),
+        (Some(What::Cluster(cluster)), _) => {
+            reach = cluster.reach.body()?;
+            (vec![cluster.document()], cluster.how)
+        }
         (Some(What::Pool(pool)), _) => (vec![pool.document()?], pool.how),
         (Some(What::Host(host)), _) => (vec![host.document()?], host.how),
         (Some(What::Rack(rack)), _) => (vec![rack.document()], rack.how),
@@ -245,7 +262,18 @@ pub(crate) async fn run(session: &Session, create: Create) -> Outcome {
             let wanted = declare::prepare(session, document).await?;
             let object = wanted.create(session, how.dry_run).await?;
             session.know_clusters(wanted.kind, std::slice::from_ref(&object)).await?;
-            printer.done(wanted.kind, &object, "created")
+            printer.done(wanted.kind, &object, "created")?;
+            match &reach {
+                Some(body) if how.dry_run == DryRun::None => {
+                    connect::set(session, wanted.kind, &object, body.clone()).await.map_err(|failure| {
+                        let name = kinds::text_at(&object, "name");
+                        failure.next(format!(
+                            "the cluster is registered, but not connected: put that right and run `muster connect cluster {name} --kubeconfig FILE`"
+                        ))
+                    })
+                }
+                _ => Ok(()),
+            }
         };
         failures.take(outcome.await)?;
     }

@@ -76,6 +76,12 @@ pub(crate) async fn prepare(session: &Session, document: Document) -> Outcome<Wa
     let project = body.get("project").and_then(Value::as_str).map(str::to_owned);
     body.retain(|key, _| !SERVER_OWNED.contains(&key.as_str()));
     let name = body.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    if name.is_empty() && body.get("name").is_none_or(|name| name.is_null() || name.is_string()) {
+        let text = format!("it has no name ({})", origin.whole());
+        return Err(
+            Failure::new(Exit::Failure, kind.singular, text).next("add a line like `name: NAME` to it")
+        );
+    }
     let mut title = format!("{} {name}", kind.singular);
     if kind.scope == Scope::Cluster {
         let cluster_id = match (body.get("cluster_id").and_then(Value::as_str), &cluster) {

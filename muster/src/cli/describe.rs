@@ -72,8 +72,16 @@ async fn related(session: &Session, kind: &'static Kind, object: &Value) -> Outc
         }
         Scope::Project => {
             let pools = kinds::required("pools")?;
-            let selection = Selection { cluster_id: Some(id), ..Selection::visible() };
-            Ok(json!({ "pools": list::all(session, pools, &selection).await?.items }))
+            let selection = Selection { cluster_id: Some(id.clone()), ..Selection::visible() };
+            let items = list::all(session, pools, &selection).await?.items;
+            let request = Request::get(format!("{}/connection", kind.path(&id)), format!("cluster {id}"));
+            // An older server knows no connections; the rest is worth seeing all the same.
+            let connection = match session.client.call(request).await {
+                Ok(answer) => answer.body,
+                Err(failure) if matches!(failure.exit, Exit::Denied | Exit::NotFound) => Value::Null,
+                Err(failure) => return Err(failure),
+            };
+            Ok(json!({ "pools": items, "connection": connection }))
         }
         Scope::Name if kind.singular == "host" => {
             let request = Request::get(format!("{}/events", kind.path(&id)), format!("host {id}"))

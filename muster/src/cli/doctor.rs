@@ -200,7 +200,14 @@ async fn server(tools: &Tools, connection: &Connection, checks: &mut Vec<Check>)
         }
     }
     match session.client.call(Request::get("/readyz", format!("server {name}"))).await {
-        Ok(_) => checks.push(Check::ok("store", &name, "ready")),
+        Ok(answer) if answer.body["writes"] == json!("refused") => checks.push(Check::new(
+            "store",
+            Verdict::Failed,
+            &name,
+            "it takes no writes: its disk is full or cannot be written, or most of its members are gone",
+            "make room on the disk of the server's data directory, or mount it for writing; the server's log names the file",
+        )),
+        Ok(_) => checks.push(Check::ok("store", &name, "ready, and takes writes")),
         Err(failure) => checks.push(Check {
             remedy: "look at the server's log; `muster store verify` checks the file".into(),
             ..Check::failed("store", &failure)

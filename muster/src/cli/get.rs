@@ -184,6 +184,13 @@ fn sort(group: &mut Found, by: Option<&str>) -> Outcome {
             .next("use a column's header or a path like .spec.nodeCount")
     })?;
     let key = |value: &Value| template.find(value).first().map(|found| (*found).clone());
+    if !group.items.is_empty() && group.items.iter().all(|item| key(item).is_none()) && column.is_none() {
+        let headers: Vec<String> =
+            group.kind.columns.iter().map(|column| column.header.to_ascii_lowercase()).collect();
+        let text = format!("no {} has {by:?}", group.kind.singular);
+        let next = format!("use a column ({}) or a path like .spec.nodeCount", headers.join(", "));
+        return Err(Failure::usage("--sort-by", text).next(next));
+    }
     group.items.sort_by(|left, right| match (key(left), key(right)) {
         (Some(left), Some(right)) => {
             jsonpath::order(&left, &right).unwrap_or_else(|| left.to_string().cmp(&right.to_string()))

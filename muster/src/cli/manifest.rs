@@ -145,8 +145,12 @@ pub(crate) fn parse(file: &str, text: &str) -> Outcome<Vec<Document>> {
         }
         return Ok(documents);
     }
-    let nodes = serde_saphyr::from_multiple::<Option<Spanned<Tree>>>(text)
-        .map_err(|error| wrong(format!("it cannot be read: {error}")))?;
+    let nodes = serde_saphyr::from_multiple::<Option<Spanned<Tree>>>(text).map_err(|error| {
+        // What the reader advises is meant for programmers.
+        let text = error.to_string().replace("; use Option<String>", "");
+        let text = text.replace("cannot deserialize null into string", "a name is missing before the colon");
+        wrong(format!("it cannot be read: {}", text.trim_start_matches("error: ")))
+    })?;
     for node in nodes.into_iter().flatten() {
         if matches!(node.value, Tree::Leaf(Value::Null)) {
             continue; // an empty document between two separators
@@ -287,6 +291,7 @@ mod tests {
             ("kind: Report\nname: a\n", "cannot be written"),
             ("name: a\n", "neither kind nor spec"),
             ("a: [1\n", "cannot be read"),
+            (": : :\n", "a name is missing"),
             ("name: a\nname: b\nspec: {}\n", "duplicate"),
             ("{\"a\": }", "not JSON"),
             ("kind: Cluster\nmetadata:\n  nmae: x\nspec: {}\n", "nmae"),

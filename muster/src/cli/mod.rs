@@ -7,6 +7,7 @@ mod apply;
 mod audit;
 mod client;
 mod complete;
+mod connect;
 mod context;
 mod contexts;
 mod create;
@@ -80,6 +81,10 @@ pub(crate) enum Command {
     Enable(Box<mode::Mode>),
     /// Let Muster only advise on a cluster or a pool
     Disable(Box<mode::Mode>),
+    /// Say how Muster reaches a cluster
+    Connect(Box<connect::Connect>),
+    /// Forget how Muster reaches a cluster
+    Disconnect(Box<connect::Disconnect>),
     /// Register many servers from a file, with a verdict for each line
     Register(Box<hosts::Register>),
     /// Make the inventory equal to a DCIM's export
@@ -176,6 +181,8 @@ async fn dispatch(command: Command, tools: &Tools) -> Outcome {
         Command::Delete(args) => delete::run(&open(&args.connection)?, *args).await,
         Command::Enable(args) => mode::set(&open(&args.connection)?, *args, "active", "enable").await,
         Command::Disable(args) => mode::set(&open(&args.connection)?, *args, "advise", "disable").await,
+        Command::Connect(args) => connect::connect(&open(&args.connection)?, *args).await,
+        Command::Disconnect(args) => connect::disconnect(&open(&args.connection)?, *args).await,
         Command::Register(args) => hosts::register(&open(&args.connection)?, *args).await,
         Command::Sync(args) => hosts::sync(&open(&args.connection)?, *args).await,
         Command::Export(args) => hosts::export(&open(&args.connection)?, *args).await,
@@ -208,8 +215,8 @@ async fn dispatch(command: Command, tools: &Tools) -> Outcome {
     }
 }
 
-/// Flags that kubectl's users put before the verb; they mean the same behind it.
-const MOVABLE: [&str; 11] = [
+/// Flags that say which server to ask and as whom. kubectl's users put them before the verb; they mean the same behind it.
+const CONNECTION_FLAGS: [&str; 12] = [
     "--server",
     "-s",
     "--context",
@@ -221,6 +228,7 @@ const MOVABLE: [&str; 11] = [
     "--client-cert",
     "--client-key",
     "--client-config",
+    "--request-timeout",
 ];
 
 /// The words as the parser wants them: connection flags that stand before the verb go behind everything else.
@@ -230,7 +238,7 @@ pub(crate) fn reorder(words: impl IntoIterator<Item = OsString>) -> Vec<OsString
     while words.len() > 1 {
         let first = words[1].to_string_lossy().into_owned();
         let name = first.split('=').next().unwrap_or_default();
-        if !MOVABLE.contains(&name) {
+        if !CONNECTION_FLAGS.contains(&name) {
             break;
         }
         moved.push(words.remove(1));
@@ -238,9 +246,28 @@ pub(crate) fn reorder(words: impl IntoIterator<Item = OsString>) -> Vec<OsString
             moved.push(words.remove(1));
         }
     }
+    context_of_kubeconfig(&mut words);
     let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
     words.splice(end..end, moved);
     words
+}
+
+/// Beside `--kubeconfig`, `--context` is that file's: kubectl's users would be surprised by anything else.
+fn context_of_kubeconfig(words: &mut [OsString]) {
+    let text = |word: &OsString| word.to_string_lossy().into_owned();
+    let verb = words.get(1).map(text).unwrap_or_default();
+    let given = words.iter().any(|word| text(word).split('=').next() == Some("--kubeconfig"));
+    if !given || !matches!(verb.as_str(), "create" | "connect") {
+        return;
+    }
+    for word in &mut words[2..] {
+        match text(word).strip_prefix("--context") {
+            Some(rest) if rest.is_empty() || rest.starts_with('=') => {
+                *word = format!("--kube-context{rest}").into();
+            }
+            _ => {}
+        }
+    }
 }
 
 #[cfg(test)]
@@ -264,6 +291,11 @@ mod tests {
         );
         check("muster -s x delete pool -- -odd", "muster delete pool -s x -- -odd");
         check("muster --help", "muster --help");
+        check(
+            "muster --context prod create cluster a --kubeconfig f --context lab",
+            "muster create cluster a --kubeconfig f --kube-context lab --context prod",
+        );
+        check("muster create cluster a --context prod", "muster create cluster a --context prod");
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub(crate) struct Scale {
     #[arg(required = true, value_name = "pool NAME", add = super::complete::targets())]
     what: Vec<String>,
     /// Nodes that it should have
-    #[arg(long, visible_alias = "replicas", value_name = "NODES")]
+    #[arg(long, visible_alias = "replicas", value_name = "NODES", value_parser = super::create::nodes, allow_negative_numbers = true)]
     to: u32,
     /// Only when this many are wanted now
     #[arg(long, visible_alias = "current-replicas", value_name = "NODES")]

@@ -95,7 +95,7 @@ pub(crate) async fn run(tools: &Tools, store: Store) -> Outcome {
             ))
         }
         What::Verify { file: None, sources } => {
-            let opened = open(tools, &sources).await?;
+            let opened = open(tools, &sources, Missing::Refused).await?;
             let outcome = portable::export(&*opened.store, io::sink(), tools.clock.now()).await;
             let outcome = outcome.map_err(|error| refused(Path::new("store"), &error));
             close(&opened).await?;
@@ -103,7 +103,7 @@ pub(crate) async fn run(tools: &Tools, store: Store) -> Outcome {
             tools.screen.line(&format!("{} keys at revision {}, all readable", found.count, found.revision))
         }
         What::Stats { output, sources } => {
-            let opened = open(tools, &sources).await?;
+            let opened = open(tools, &sources, Missing::Refused).await?;
             let stats = opened.store.stats().await;
             close(&opened).await?;
             let stats = stats.map_err(|error| {
@@ -120,7 +120,7 @@ pub(crate) async fn run(tools: &Tools, store: Store) -> Outcome {
 }
 
 async fn export(tools: &Tools, file: &Path, sources: &Sources) -> Outcome {
-    let opened = open(tools, sources).await?;
+    let opened = open(tools, sources, Missing::Refused).await?;
     let now = tools.clock.now();
     let outcome = if file == Path::new("-") {
         portable::export(&*opened.store, io::stdout().lock(), now).await
@@ -181,7 +181,7 @@ fn private(path: &Path) -> io::Result<File> {
 
 async fn import(tools: &Tools, file: &Path, overwrite: bool, sources: &Sources) -> Outcome {
     let input = BufReader::new(open_file(file)?);
-    let opened = open(tools, sources).await?;
+    let opened = open(tools, sources, Missing::Made).await?;
     let outcome =
         portable::import(&*opened.store, input, ImportOptions { overwrite, time: tools.clock.now() }).await;
     close(&opened).await?;
@@ -189,7 +189,15 @@ async fn import(tools: &Tools, file: &Path, overwrite: bool, sources: &Sources) 
     tools.screen.line(&format!("{} keys imported, {} removed", done.count, done.removed))
 }
 
-async fn open(tools: &Tools, sources: &Sources) -> Outcome<Opened> {
+/// What happens where there is no embedded store yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Missing {
+    Made,
+    /// Looking at a store must not make one: a mistyped directory would be an empty store.
+    Refused,
+}
+
+async fn open(tools: &Tools, sources: &Sources, missing: Missing) -> Outcome<Opened> {
     let wrong = |error: anyhow::Error| {
         let locked = error
             .chain()
@@ -200,6 +208,11 @@ async fn open(tools: &Tools, sources: &Sources) -> Outcome<Opened> {
     };
     let settings = sources.gather().map_err(wrong)?;
     let data = PathBuf::from(settings.text("data-dir"));
+    let directory = data.join("store");
+    if missing == Missing::Refused && settings.text("store") == "embedded" && !directory.exists() {
+        let text = format!("there is no store in {}", data.display());
+        return Err(Failure::new(Exit::NotFound, "store", text).next("name it with --data-dir or --store"));
+    }
     crate::serve::store::open(&settings, &data, &tools.clock, "muster store").await.map_err(wrong)
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use async_trait::async_trait;
 use muster_control::{
-    hosts::{Drivers, Facts, HostLoop, Setup, failpoint::Failpoints},
+    hosts::{Drivers, Facts, HostLoop, Recorded, Setup, Transcripts, failpoint::Failpoints},
     lead::{self, Lead},
     planner::Connections,
     registry::Registry,
@@ -74,6 +74,8 @@ pub(super) struct Running {
     pub(super) host_loop: Arc<HostLoop>,
     /// Where agents on hosts are answered.
     pub(super) agents: Arc<Desk>,
+    /// What was said to BMCs.
+    pub(super) transcripts: Arc<Transcripts>,
     tasks: Vec<JoinHandle<()>>,
     election: JoinHandle<()>,
     stop: CancellationToken,
@@ -123,6 +125,11 @@ pub(super) fn start(
             Arc::clone(clock),
         )),
     ];
+    let transcripts = Arc::new(Transcripts::default());
+    let drivers: Vec<Arc<dyn Power>> = drivers
+        .into_iter()
+        .map(|driver| Recorded::wrap(driver, Arc::clone(&transcripts), Arc::clone(clock)))
+        .collect();
     let facts = Facts::new(
         Arc::clone(registry),
         Arc::clone(&parts.inventory),
@@ -176,5 +183,5 @@ pub(super) fn start(
             async move { host_loop.run(stop).await }
         }),
     ];
-    Ok(Running { lead, host_loop, agents, tasks, election, stop, resign })
+    Ok(Running { lead, host_loop, agents, transcripts, tasks, election, stop, resign })
 }

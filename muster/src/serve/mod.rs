@@ -3,14 +3,21 @@
 mod agents;
 mod auth;
 mod cluster_identity;
+mod clusters;
 mod export;
 mod hosts;
 mod inventory;
+mod page;
 mod reads;
 pub(crate) mod store;
 mod triggers;
 
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+};
 
 use anyhow::{Context, bail};
 use clap::Parser;
@@ -18,7 +25,7 @@ use muster_control::{
     audit::{AuditLog, AuditOptions, last_revision},
     explain::Explain,
     freeze,
-    planner::{NoConnections, Parts, Planning, Thinking},
+    planner::{Parts, Planning, Thinking},
     registry::{Registry, RegistryOptions},
 };
 use muster_model::Clock;
@@ -28,6 +35,7 @@ use muster_server::{
     collect_hosts::{EachHostCollector, HostCollector},
     collect_seed,
     example::Example,
+    identity::Authenticator,
     limits::{Limits, RateLimit, WatchSlots},
     listen,
     metrics::Metrics,
@@ -53,6 +61,9 @@ pub(crate) struct Args {
     /// Keep the cluster and the pool of the user guide under their ids, for user@example.com
     #[arg(long)]
     seed_example: bool,
+    /// End at once when standard input ends: for a program that starts a server and must not leave it behind
+    #[arg(long, hide = true)]
+    until_input_ends: bool,
 }
 
 pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
@@ -62,102 +73,50 @@ pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
         tracing::warn!(name, "this environment variable is no setting and is ignored");
     }
     limits::raise_open_files();
+    if args.until_input_ends {
+        std::thread::spawn(|| {
+            let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+            std::process::exit(0);
+        });
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(serve(&settings, args.seed_example))?;
     Ok(ExitCode::SUCCESS)
 }
 
 async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
-    let address: SocketAddr = settings.parsed("listen")?;
-    let tls = tls_files(settings)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    // Refusals come before anything is written.
-    auth::check(settings, address, tls.as_ref(), &clock).await?;
-    let data_dir = PathBuf::from(settings.text("data-dir"));
-    std::fs::create_dir_all(&data_dir)
-        .with_context(|| format!("cannot make the data directory {}", data_dir.display()))?;
-    let auth::Auth { authenticator, token_file } =
-        auth::build(settings, address, tls.as_ref(), &data_dir, &clock).await?;
-    let tls = tls.as_ref().map(tls::server_config).transpose()?;
-
-    let metrics = Metrics::new();
-    let opened = store::open(settings, &data_dir, &clock, "muster serve").await?;
-    note_regress(&opened, &data_dir, clock.now()).await?;
-    let metered =
-        Arc::new(MeteredStore::new(Arc::clone(&opened.store), Arc::clone(&metrics), Arc::clone(&clock)));
-    let options =
-        RegistryOptions { exclusive: opened.exclusive, default_lease: settings.parsed("status.lease")? };
-    let registry =
-        Registry::open(metered, Arc::clone(&clock), options).await.context("cannot load the registry")?;
-    metrics.register(Box::new(PoolCollector::new(Arc::clone(&registry))));
-    let hosts = inventory::open(settings, &data_dir, Arc::clone(registry.store()), &clock).await?;
-    let switching = hosts::start(settings, &hosts, &registry, Arc::new(NoConnections), &clock, holder())?;
-    metrics.register(Box::new(HostCollector::new(Arc::clone(&switching.host_loop))));
-    if settings.parsed("metrics.hosts")? {
-        metrics.register_hosts(Box::new(EachHostCollector::new(Arc::clone(&switching.host_loop))));
-    }
-    let audit = AuditLog::open(AuditOptions {
-        directory: data_dir.join("audit"),
-        rotate_bytes: settings.parsed("audit.rotate-bytes")?,
-        keep_files: settings.parsed("audit.keep-files")?,
-    })?;
-    let limits = Limits {
-        body: settings.parsed("limits.body-bytes")?,
-        requests_per_second: settings.parsed("limits.requests-per-second")?,
-        watches: settings.parsed("limits.watches")?,
-        watches_per_identity: settings.parsed("limits.watches-per-identity")?,
-        header_timeout: settings.parsed("limits.header-timeout")?,
-        body_timeout: settings.parsed("limits.body-timeout")?,
-    };
-    let stop = CancellationToken::new();
-    let mut parts = Parts::new(Arc::clone(&registry));
-    parts.triggers = Some(Arc::new(triggers::Configured::new(settings, Arc::clone(registry.store()))?));
-    parts.thinking = Thinking::Aside;
-    metrics.register(Box::new(PlannerCollector::new(Arc::clone(&parts.board))));
-    let board = Arc::clone(&parts.board);
-    metrics.register_text(Box::new(move || collect_seed::text(&board)));
-    let exporter_clock = Arc::clone(&clock);
-    let mut app = App {
-        registry: Arc::clone(&registry),
-        inventory: Arc::clone(&hosts.inventory),
-        vault: Arc::clone(&hosts.vault),
-        prober: Arc::clone(&hosts.prober),
-        agents: Arc::clone(&switching.agents) as _,
-        explain: Explain::new(Arc::clone(&parts.board), parts.journal.clone()),
-        identity: Arc::new(authenticator),
-        audit: Arc::new(audit),
-        metrics,
-        clock,
-        limits,
-        rate: Arc::new(RateLimit::new(limits.requests_per_second)),
-        watches: WatchSlots::new(limits),
-        exporter: Some(Arc::new(export::Portable::new(
-            Arc::clone(&opened.store),
-            Arc::clone(&exporter_clock),
-        ))),
-        example: None,
-        stop: stop.clone(),
-    };
+    let door = Door::open(settings, &clock).await?;
+    let served = Served::open(settings, door.authenticator, &door.data_dir, clock).await?;
+    let Served { opened, mut app, hosts, connected, switching, planning } = served;
+    let stop = app.stop.clone();
     let loops = tokio::spawn({
-        let (registry, stop) = (Arc::clone(&registry), stop.clone());
-        let inventory = Arc::clone(&hosts.inventory);
+        let (registry, inventory) = (Arc::clone(&app.registry), Arc::clone(&hosts.inventory));
+        let (desk, stop) = (Arc::clone(&app.desk), stop.clone());
+        let (leading, clock) = (switching.lead.subscribe(), Arc::clone(&app.clock));
         async move {
-            tokio::join!(registry.run(stop.clone()), inventory.run(Arc::clone(&registry), stop));
+            tokio::join!(
+                registry.run(stop.clone()),
+                inventory.run(Arc::clone(&registry), stop.clone()),
+                connected.run(stop.clone()),
+                desk.news.run(stop.clone()),
+                desk.history.run(leading, clock, stop)
+            );
         }
     });
     let planners = tokio::spawn({
-        let leading = switching.lead.subscribe();
-        let (planning, stop) = (Planning::new(parts, Arc::clone(&app.clock)), stop.clone());
+        let (leading, stop) = (switching.lead.subscribe(), stop.clone());
         async move { planning.run(leading, stop).await }
     });
     if seed_example {
-        app.example = Some(Example::register(&registry, app.clock.now()).await?);
+        app.example = Some(Example::register(&app.registry, app.clock.now()).await?);
     }
+    let address = door.address;
     let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
-    announce(listener.local_addr()?, tls.is_some(), &app, token_file.as_deref());
+    announce(listener.local_addr()?, door.tls.is_some(), &app, door.token_file.as_deref());
     let signals = tokio::spawn(stop_on_signal(stop.clone()));
     let router = routes::router(&app);
-    listen::serve(listener, tls, router, limits.header_timeout.as_std(), stop.clone()).await?;
+    listen::serve(listener, door.tls, router, app.limits.header_timeout.as_std(), stop.clone()).await?;
     stop.cancel();
     let _ = planners.await;
     switching.stop().await;
@@ -165,10 +124,149 @@ async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
     signals.abort();
     drop(app);
     drop(hosts);
-    drop(registry);
     opened.store.close().await.context("the store could not be closed cleanly")?;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Where callers come in, and how they prove who they are.
+struct Door {
+    address: SocketAddr,
+    tls: Option<Arc<rustls::ServerConfig>>,
+    authenticator: Authenticator,
+    token_file: Option<PathBuf>,
+    data_dir: PathBuf,
+}
+
+impl Door {
+    /// Refusals come before anything is written.
+    async fn open(settings: &Settings, clock: &Arc<dyn Clock>) -> anyhow::Result<Self> {
+        let address: SocketAddr = settings.parsed("listen")?;
+        let tls = tls_files(settings)?;
+        auth::check(settings, address, tls.as_ref(), clock).await?;
+        let data_dir = PathBuf::from(settings.text("data-dir"));
+        std::fs::create_dir_all(&data_dir)
+            .with_context(|| format!("cannot make the data directory {}", data_dir.display()))?;
+        let auth::Auth { authenticator, token_file } =
+            auth::build(settings, address, tls.as_ref(), &data_dir, clock).await?;
+        let tls = tls.as_ref().map(tls::server_config).transpose()?;
+        Ok(Self { address, tls, authenticator, token_file, data_dir })
+    }
+}
+
+/// The parts, put together and not yet running.
+struct Served {
+    opened: store::Opened,
+    app: App,
+    hosts: inventory::Parts,
+    connected: Arc<clusters::Connected>,
+    switching: hosts::Running,
+    planning: Planning,
+}
+
+impl Served {
+    async fn open(
+        settings: &Settings,
+        authenticator: Authenticator,
+        data_dir: &Path,
+        clock: Arc<dyn Clock>,
+    ) -> anyhow::Result<Self> {
+        let metrics = Metrics::new();
+        let opened = store::open(settings, data_dir, &clock, "muster serve").await?;
+        note_regress(&opened, data_dir, clock.now()).await?;
+        let registry = open_registry(settings, &opened, &metrics, &clock).await?;
+        let hosts = inventory::open(settings, data_dir, Arc::clone(registry.store()), &clock).await?;
+        let holder = holder();
+        let connected = clusters::Connected::new(
+            settings,
+            Arc::clone(&hosts.vault),
+            Arc::clone(registry.store()),
+            &clock,
+            holder.clone(),
+        );
+        // Before anybody plans: a cluster that is connected must not look like one that is not.
+        connected.look().await;
+        let switching =
+            hosts::start(settings, &hosts, &registry, Arc::clone(&connected) as _, &clock, holder)?;
+        metrics.register(Box::new(HostCollector::new(Arc::clone(&switching.host_loop))));
+        if settings.parsed("metrics.hosts")? {
+            metrics.register_hosts(Box::new(EachHostCollector::new(Arc::clone(&switching.host_loop))));
+        }
+        let mut parts = Parts::new(Arc::clone(&registry));
+        parts.connections = Arc::clone(&connected) as _;
+        parts.triggers = Some(Arc::new(triggers::Configured::new(settings, Arc::clone(registry.store()))?));
+        parts.thinking = Thinking::Aside;
+        metrics.register(Box::new(PlannerCollector::new(Arc::clone(&parts.board))));
+        let board = Arc::clone(&parts.board);
+        metrics.register_text(Box::new(move || collect_seed::text(&board)));
+        let desk = page::desk(
+            settings,
+            &registry,
+            &hosts.inventory,
+            &parts.board,
+            Arc::clone(&switching.transcripts),
+            &clock,
+        );
+        let limits = limits_of(settings)?;
+        let exporter = export::Portable::new(Arc::clone(&opened.store), Arc::clone(&clock));
+        let app = App {
+            inventory: Arc::clone(&hosts.inventory),
+            vault: Arc::clone(&hosts.vault),
+            prober: Arc::clone(&hosts.prober),
+            connector: Arc::clone(&connected) as _,
+            agents: Arc::clone(&switching.agents) as _,
+            explain: Explain::new(Arc::clone(&parts.board), parts.journal.clone()),
+            desk,
+            identity: Arc::new(authenticator),
+            audit: Arc::new(open_audit(settings, data_dir)?),
+            metrics,
+            limits,
+            rate: Arc::new(RateLimit::new(limits.requests_per_second)),
+            watches: WatchSlots::new(limits),
+            exporter: Some(Arc::new(exporter)),
+            example: None,
+            stop: CancellationToken::new(),
+            registry,
+            clock,
+        };
+        let planning = Planning::new(parts, Arc::clone(&app.clock));
+        Ok(Self { opened, app, hosts, connected, switching, planning })
+    }
+}
+
+async fn open_registry(
+    settings: &Settings,
+    opened: &store::Opened,
+    metrics: &Arc<Metrics>,
+    clock: &Arc<dyn Clock>,
+) -> anyhow::Result<Arc<Registry>> {
+    let metered =
+        Arc::new(MeteredStore::new(Arc::clone(&opened.store), Arc::clone(metrics), Arc::clone(clock)));
+    let options =
+        RegistryOptions { exclusive: opened.exclusive, default_lease: settings.parsed("status.lease")? };
+    let registry =
+        Registry::open(metered, Arc::clone(clock), options).await.context("cannot load the registry")?;
+    metrics.register(Box::new(PoolCollector::new(Arc::clone(&registry))));
+    Ok(registry)
+}
+
+fn open_audit(settings: &Settings, data_dir: &Path) -> anyhow::Result<AuditLog> {
+    Ok(AuditLog::open(AuditOptions {
+        directory: data_dir.join("audit"),
+        rotate_bytes: settings.parsed("audit.rotate-bytes")?,
+        keep_files: settings.parsed("audit.keep-files")?,
+    })?)
+}
+
+fn limits_of(settings: &Settings) -> anyhow::Result<Limits> {
+    Ok(Limits {
+        body: settings.parsed("limits.body-bytes")?,
+        requests_per_second: settings.parsed("limits.requests-per-second")?,
+        watches: settings.parsed("limits.watches")?,
+        watches_per_identity: settings.parsed("limits.watches-per-identity")?,
+        header_timeout: settings.parsed("limits.header-timeout")?,
+        body_timeout: settings.parsed("limits.body-timeout")?,
+    })
 }
 
 /// Who this is among all processes that ever lead: the process and a random part.
@@ -210,7 +308,9 @@ fn announce(address: SocketAddr, tls: bool, app: &App, token_file: Option<&std::
     if app.identity.is_dev() {
         let server = format!("{scheme}://{address}");
         let flag = if address.port() == DEFAULT_PORT { String::new() } else { format!(" --server {server}") };
-        output::line(&format!("open {server}/docs/ for the API, or try in another terminal:"));
+        output::line(&format!(
+            "open {server}/ in a browser ({server}/docs/ for the API), or try in another terminal:"
+        ));
         output::line(&format!("  muster get pools{flag}"));
         output::line(&format!("  muster create cluster lab --platform gcp{flag}"));
         output::line(&format!(

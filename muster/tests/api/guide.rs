@@ -152,3 +152,17 @@ fn alike(shown: &Value, found: &Value, path: &str) {
         ),
     }
 }
+
+/// Pools that the guide does not speak of are as they are anywhere: the example stays beside them.
+#[tokio::test]
+async fn the_example_stays_beside_pools_of_other_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &["--seed-example"]);
+    let user = World::new(&server.base, "embedded").named("user@example.com");
+    assert_ne!(user.pool(CLUSTER, "mine").await, POOL);
+    assert_eq!(user.get("/api/v1/nodepools").await.expect(200).body["total"], 2);
+    assert_eq!(
+        user.get(&format!("/api/v1/nodepools/{POOL}")).await.expect(200).body["name"],
+        "worker-pool-1"
+    );
+}

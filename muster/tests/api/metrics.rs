@@ -5,7 +5,9 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::harness::{World, embedded, etcd, report};
+use serde_json::{Value, json};
+
+use crate::harness::{Etcd, Server, World, embedded, etcd, gcp_spec, report};
 
 /// The metrics after requests of every kind.
 async fn scraped(world: &World) -> String {
@@ -51,12 +53,12 @@ async fn the_linter_is_content(world: World) {
 }
 
 #[tokio::test]
-async fn promtool_finds_nothing_new_on_the_embedded_store() {
+async fn ops_u13_promtool_finds_nothing_new_on_the_embedded_store() {
     the_linter_is_content(embedded()).await;
 }
 
 #[tokio::test]
-async fn promtool_finds_nothing_new_on_etcd() {
+async fn ops_u13_promtool_finds_nothing_new_on_etcd() {
     the_linter_is_content(etcd()).await;
 }
 
@@ -83,4 +85,67 @@ async fn durations_are_finer_than_milliseconds() {
         // Whole milliseconds would add up to a whole number; so many readings that do not cannot be chance.
         assert!((millis - millis.round()).abs() > 1e-6, "{family} counts whole milliseconds: {millis}");
     }
+}
+
+/// Lines that are series, and the size of the scrape.
+async fn series(world: &World) -> (usize, String) {
+    let text = world.user().request("GET", "/metrics").send().await.unwrap().text().await.unwrap();
+    (text.lines().filter(|line| !line.starts_with('#')).count(), text)
+}
+
+/// OPS-U13 with a fleet of 500 servers in 20 racks and 20 pools: the number of series is bounded, and comings and goings
+/// leave nothing behind.
+async fn a_fleet_stays_within_its_series(world: World) {
+    let user = world.user();
+    let hosts: Vec<Value> = (0..500)
+        .map(|number| {
+            let (rack, place) = (number / 25, number % 25);
+            json!({"name": format!("host-{number:03}"), "spec": {"powerInterface": "redfish",
+                "mgmtAddress": format!("10.90.{rack}.{}", place + 1), "macAddress": format!("02:90:00:00:{rack:02x}:{place:02x}"),
+                "pool": format!("metal-{}", number % 20), "rack": format!("rack-{rack:02}"),
+                "resources": {"cpu": "64", "memory": "512Gi"}}})
+        })
+        .collect();
+    for rack in 0..20 {
+        let body = json!({"name": format!("rack-{rack:02}"), "spec": {}});
+        user.post("/api/v1/racks", &body).await.expect(201);
+    }
+    let registered = user.post("/api/v1/hosts/bulk", &json!({ "hosts": hosts })).await.expect(200).body;
+    assert_eq!(registered["created"], 500, "{registered}");
+    let cluster = user.cluster("c").await;
+    for number in 0..20 {
+        let pool = user.pool(&cluster, &format!("pool-{number:02}")).await;
+        user.report(&format!("nodepools/{pool}"), &report("k", 1, ("Ready", "True"))).await.expect(200);
+    }
+    let churn = async || {
+        for number in 0..100 {
+            let body = json!({"name": format!("passing-{number}"), "spec": gcp_spec()});
+            let made = user.post(&format!("/api/v1/clusters/{cluster}/nodepools"), &body).await.expect(201);
+            user.delete(&format!("/api/v1/nodepools/{}", made.id())).await.expect(204);
+        }
+    };
+    churn().await;
+    // The first scrape is itself a request that is counted from then on.
+    series(&world).await;
+    let (before, text) = series(&world).await;
+    assert!(before <= 2_000, "{before} series");
+    assert!(text.len() <= 5_000_000, "{} bytes", text.len());
+    assert!(!text.contains("host-001") && !text.contains("passing-"), "names of servers, or of what is gone");
+    churn().await;
+    let (after, _) = series(&world).await;
+    assert_eq!(after, before, "comings and goings leave series behind");
+}
+
+#[tokio::test]
+async fn ops_u13_a_fleet_stays_within_its_series_on_the_embedded_store() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &[]);
+    a_fleet_stays_within_its_series(World::new(&server.base, "embedded")).await;
+}
+
+#[tokio::test]
+async fn ops_u13_a_fleet_stays_within_its_series_on_etcd() {
+    let (etcd, directory) = (Etcd::start(), tempfile::tempdir().unwrap());
+    let server = Server::start(directory.path(), &["--store", &etcd.store()]);
+    a_fleet_stays_within_its_series(World::new(&server.base, "etcd")).await;
 }

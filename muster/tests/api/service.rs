@@ -18,6 +18,7 @@ rows!(
     a_chosen_id_that_is_taken_is_412,
     a_dry_run_says_what_rolls_nodes,
     the_audit_log_is_not_for_everyone,
+    ops_r18_nothing_of_another_project_is_seen,
 );
 
 async fn a_retired_controller_can_be_forgotten(world: World) {
@@ -296,8 +297,8 @@ async fn a_freeze_is_shown_everywhere_and_lifted() {
 }
 
 /// OPS-R13: what was restored from something older acts on nothing until the world was observed again.
-#[tokio::test]
-async fn ops_r13_a_restored_store_is_frozen_until_the_world_was_observed() {
+/// `store` says where it is restored to.
+async fn a_restored_store_is_frozen_until_the_world_was_observed(store: &[&str]) {
     let directory = tempfile::tempdir().unwrap();
     let (old, new, export) =
         (directory.path().join("old"), directory.path().join("new"), directory.path().join("export.jsonl"));
@@ -316,10 +317,11 @@ async fn ops_r13_a_restored_store_is_frozen_until_the_world_was_observed() {
     drop(server);
     let import = std::process::Command::new(env!("CARGO_BIN_EXE_muster"))
         .args(["store", "import", export.to_str().unwrap(), "--data-dir", new.to_str().unwrap()])
+        .args(store)
         .output()
         .unwrap();
     assert!(import.status.success(), "{}", String::from_utf8_lossy(&import.stderr));
-    let server = Server::start(&new, &[]);
+    let server = Server::start(&new, store);
     let mut user = user.clone();
     user.world = World::new(&server.base, "restored");
     let state = user.get("/api/v1/freeze").await.expect(200).body;
@@ -331,6 +333,88 @@ async fn ops_r13_a_restored_store_is_frozen_until_the_world_was_observed() {
     user.report(&pool, &report("k", 1, ("Available", "True"))).await.expect(200);
     until(|| async { user.get("/api/v1/freeze").await.expect(200).body["may_act"] == true }).await;
     assert_eq!(user.get("/readyz").await.expect(200).body["restored"], false);
+}
+
+#[tokio::test]
+async fn ops_r13_a_restored_embedded_store_is_frozen_until_the_world_was_observed() {
+    a_restored_store_is_frozen_until_the_world_was_observed(&[]).await;
+}
+
+#[tokio::test]
+async fn ops_r13_a_restored_etcd_is_frozen_until_the_world_was_observed() {
+    let etcd = Etcd::start();
+    a_restored_store_is_frozen_until_the_world_was_observed(&["--store", &etcd.store()]).await;
+}
+
+/// OPS-R13: an etcd that is behind what the audit log has seen of it is another one, or an older one.
+#[tokio::test]
+async fn ops_r13_an_etcd_that_went_back_is_frozen() {
+    let (before, after) = (Etcd::start(), Etcd::start());
+    let (data, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let server = Server::start(data.path(), &["--store", &before.store()]);
+    let user = World::new(&server.base, "back").user();
+    let cluster = user.cluster("c").await;
+    for number in 0..40 {
+        user.pool(&cluster, &format!("p{number}")).await;
+    }
+    drop(server);
+    // The one to go back to: with a cluster in it, and not as far.
+    let server = Server::start(other.path(), &["--store", &after.store()]);
+    World::new(&server.base, "back").user().cluster("c").await;
+    drop(server);
+    let server = Server::start(data.path(), &["--store", &after.store()]);
+    let user = World::new(&server.base, "back").user();
+    let state = user.get("/api/v1/freeze").await.expect(200).body;
+    assert_eq!((&state["mode"], &state["may_act"]), (&json!("frozen"), &json!(false)), "{state}");
+    assert!(state["reason"].as_str().unwrap().contains("had reached"), "{state}");
+}
+
+/// OPS-R18: what belongs to others is not there: not by id, not in lists, counts, watches or the audit log.
+async fn ops_r18_nothing_of_another_project_is_seen(world: World) {
+    let (ada, bob) = (world.user(), world.user());
+    let cluster = ada.cluster("c").await;
+    let pool = ada.pool(&cluster, "p").await;
+    let scaled =
+        ada.post(&format!("/api/v1/nodepools/{pool}/scale"), &json!({"nodeCount": 4})).await.expect(202);
+    let project = ada.get("/api/v1/whoami").await.expect(200).body["project"].as_str().unwrap().to_owned();
+    for list in [
+        "clusters".to_owned(),
+        "nodepools".to_owned(),
+        "operations".to_owned(),
+        format!("nodepools?clusterId={cluster}"),
+        "nodepools?labelSelector=!none".to_owned(),
+        format!("nodepools?fieldSelector=project%3D{project}"),
+        format!("operations?nodepool_id={pool}"),
+        "nodepools?include_deleted=true".to_owned(),
+    ] {
+        let seen = bob.get(&format!("/api/v1/{list}")).await.expect(200).body;
+        assert_eq!(seen["total"], 0, "{list}: {seen}");
+    }
+    let (pool_path, cluster_path) = (format!("nodepools/{pool}"), format!("clusters/{cluster}"));
+    let operation = format!("operations/{}", scaled.id());
+    for path in [&pool_path, &cluster_path, &operation] {
+        bob.get(&format!("/api/v1/{path}")).await.refused(404, "NOT_FOUND");
+    }
+    for path in [&pool_path, &cluster_path] {
+        let path = format!("/api/v1/{path}");
+        bob.get(&format!("{path}/status")).await.refused(404, "NOT_FOUND");
+        bob.put(&path, &json!({"spec": gcp_spec()})).await.refused(404, "NOT_FOUND");
+        bob.patch(&path, &json!({"name": "mine"})).await.refused(404, "NOT_FOUND");
+        bob.delete(&path).await.refused(404, "NOT_FOUND");
+    }
+    bob.get(&format!("/api/v1/{cluster_path}/nodepools")).await.refused(404, "NOT_FOUND");
+    let body = json!({"name": "q", "spec": gcp_spec()});
+    bob.post(&format!("/api/v1/{cluster_path}/nodepools"), &body).await.refused(404, "NOT_FOUND");
+    bob.post(&format!("/api/v1/{pool_path}/scale"), &json!({"nodeCount": 1})).await.refused(404, "NOT_FOUND");
+    bob.and("x-muster-project", &project).get("/api/v1/nodepools").await.refused(403, "FORBIDDEN");
+    // An unknown cluster and somebody else's answer alike.
+    let unknown =
+        json!({"name": "q", "cluster_id": "11111111-1111-4111-8111-111111111111", "spec": gcp_spec()});
+    let others = json!({"name": "q", "cluster_id": cluster, "spec": gcp_spec()});
+    let (a, b) =
+        (bob.post("/api/v1/nodepools", &unknown).await, bob.post("/api/v1/nodepools", &others).await);
+    assert_eq!((a.status, &a.body["error"]["message"]), (b.status, &b.body["error"]["message"]));
+    assert_eq!(ada.get(&format!("/api/v1/{pool_path}")).await.expect(200).body["name"], "p", "unharmed");
 }
 
 /// OPS-R13: an older copy of the files is noticed by what the audit log has seen.

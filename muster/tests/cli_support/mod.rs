@@ -7,15 +7,45 @@ use std::{
     net::TcpStream,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
     thread::JoinHandle,
 };
 
 use serde_json::Value;
 use tempfile::TempDir;
 
+#[path = "../api/harness.rs"]
+#[allow(dead_code, unused_imports, unused_macros, clippy::expect_used, reason = "only its etcd is used here")]
+mod harness;
+
 pub(crate) const MUSTER: &str = env!("CARGO_BIN_EXE_muster");
 pub(crate) const CONTROLLER_TOKEN: &str = "a-controller-token-for-these-tests";
 pub(crate) const EMAIL: &str = "user@example.com";
+
+/// Which store a server is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum On {
+    Embedded,
+    Etcd,
+}
+
+/// One etcd for all tests of a program; every server in it has a root of its own.
+static ETCD: OnceLock<harness::Etcd> = OnceLock::new();
+static ROOTS: AtomicU64 = AtomicU64::new(1);
+
+/// Makes a test of each function on each store.
+#[allow(unused_macros, reason = "not every program has such tests")]
+macro_rules! on_each_store {
+    ($($name:ident),+ $(,)?) => {
+        mod embedded { $(#[test] fn $name() { super::$name(crate::cli_support::On::Embedded); })+ }
+        mod etcd { $(#[test] fn $name() { super::$name(crate::cli_support::On::Etcd); })+ }
+    };
+}
+#[allow(unused_imports, reason = "not every program has such tests")]
+pub(crate) use on_each_store;
 
 /// A running server with a home directory for its users.
 pub(crate) struct Server {
@@ -74,10 +104,36 @@ impl Server {
         Self::start_with(&[])
     }
 
+    pub(crate) fn on(store: On) -> Self {
+        match store {
+            On::Embedded => Self::start(),
+            On::Etcd => {
+                let etcd = ETCD.get_or_init(harness::Etcd::start);
+                let root = format!("/tests/{}", ROOTS.fetch_add(1, Ordering::Relaxed));
+                Self::start_with(&["--store", &etcd.store(), "--store-root", &root])
+            }
+        }
+    }
+
     /// With these arguments besides.
     pub(crate) fn start_with(arguments: &[&str]) -> Self {
+        Self::spawn(Command::new(MUSTER), arguments)
+    }
+
+    /// By a shell script that replaces itself by its arguments.
+    pub(crate) fn start_under(script: &str) -> Self {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", script, "sh", MUSTER]);
+        Self::spawn(shell, &[])
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn spawn(mut program: Command, arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let mut child = Command::new(MUSTER)
+        let mut child = program
             .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
             .arg(folder.path().join("data"))
             .args(arguments)

@@ -1,11 +1,6 @@
 //! `/api/v1/clusters`.
 
-use axum::{
-    body::Body,
-    extract::Path,
-    http::StatusCode,
-    response::{IntoResponse, Response},
-};
+use axum::{body::Body, extract::Path, http::StatusCode, response::Response};
 use muster_control::registry::{Cluster, Force, Kind, Noun};
 use muster_model::{
     ClusterId, FieldErrors, Parsed, Timestamp, cluster::ClusterUpdate, identity::Verb, patch::diff,
@@ -19,8 +14,6 @@ use super::{
     objects::{self, Done, Served},
     reply,
     request::path_id,
-    selection::{self, Selection},
-    watch,
 };
 use crate::{body::Accepts, error::ApiError, preconditions::Preconditions};
 
@@ -28,13 +21,7 @@ const KIND: Kind = Kind::Cluster;
 
 /// `GET /api/v1/clusters`
 pub async fn list(call: Call) -> Result<Response, ApiError> {
-    let mut query = call.query()?;
-    if let Some(response) = watch::asked(&call, &mut query, KIND, None).await? {
-        return Ok(response);
-    }
-    let selection = Selection::read(&call, &mut query, KIND);
-    query.finish()?;
-    selection::page::<Cluster>(&call, &selection).await
+    objects::list::<Cluster>(&call, None).await
 }
 
 /// `POST /api/v1/clusters`
@@ -45,10 +32,7 @@ pub async fn create(call: Call, body: Body) -> Response {
 }
 
 async fn create_as(call: &Call, body: Body, id: Uuid) -> Result<(Response, Done), ApiError> {
-    let bytes = call.bytes(body, Accepts::Json).await?;
-    let mut query = call.query()?;
-    let dry_run = query.flag("dryRun");
-    query.finish()?;
+    let (bytes, dry_run) = call.sent(body, Accepts::Json).await?;
     let context = call.context(&bytes, dry_run)?;
     let home = call.home()?;
     call.check(Verb::Create, KIND, home.as_str())?;
@@ -116,6 +100,10 @@ impl Served for Cluster {
         json!(diff(&json!({ "spec": shown(before) }), &json!({ "spec": shown(after) })))
     }
 
+    async fn delete_at(call: &Call, id: Uuid) -> Result<(Response, Done), ApiError> {
+        delete_at(call, id).await
+    }
+
     async fn create_at(call: &Call, body: Body, id: Uuid) -> Result<(Response, Done), ApiError> {
         create_as(call, body, id).await
     }
@@ -123,12 +111,7 @@ impl Served for Cluster {
 
 /// `DELETE /api/v1/clusters/{cluster_id}`
 pub async fn delete(call: Call, Path(id): Path<String>) -> Response {
-    let id = match path_id(&id) {
-        Ok(id) => id,
-        Err(error) => return error.into_response(),
-    };
-    let result = delete_at(&call, id).await;
-    call.finish_write("delete", KIND, id, result).await
+    objects::delete::<Cluster>(call, &id).await
 }
 
 async fn delete_at(call: &Call, id: Uuid) -> Result<(Response, Done), ApiError> {

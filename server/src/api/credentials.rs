@@ -166,10 +166,7 @@ pub async fn create(call: Call, body: Body) -> Response {
 }
 
 async fn create_one(call: &Call, body: Body, named: &mut String) -> Result<(Response, Done), ApiError> {
-    let bytes = call.bytes(body, Accepts::Json).await?;
-    let mut query = call.query()?;
-    let dry_run = query.flag("dryRun");
-    query.finish()?;
+    let (bytes, dry_run) = call.sent(body, Accepts::Json).await?;
     let project = project(call)?;
     call.check_record(Verb::Create, Resource::Credentials, TITLE, &project)?;
     let sent = read_body(&Call::json(&bytes)?).map_err(invalid)?;

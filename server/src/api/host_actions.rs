@@ -31,10 +31,7 @@ struct Wish {
 }
 
 async fn wish(call: &Call, body: Body) -> Result<Wish, ApiError> {
-    let bytes = call.bytes(body, Accepts::Json).await?;
-    let mut query = call.query()?;
-    let dry_run = query.flag("dryRun");
-    query.finish()?;
+    let (bytes, dry_run) = call.sent(body, Accepts::Json).await?;
     let body = Call::json(&bytes)?;
     Ok(Wish { bytes, body, dry_run })
 }

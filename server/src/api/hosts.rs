@@ -212,10 +212,7 @@ async fn create_host(
     in_path: Option<&str>,
     name: &mut String,
 ) -> Result<(Response, Done), ApiError> {
-    let bytes = call.bytes(body, Accepts::Json).await?;
-    let mut query = call.query()?;
-    let dry_run = query.flag("dryRun");
-    query.finish()?;
+    let (bytes, dry_run) = call.sent(body, Accepts::Json).await?;
     let home = call.home()?;
     call.check_record(Verb::Create, Resource::Hosts, HOST, home.as_str())?;
     let mut sent = Call::json(&bytes)?;
@@ -290,10 +287,7 @@ async fn replace_host(call: &Call, name: &str, body: Body) -> Result<(Response, 
     if preconditions.must_be_new() {
         return create_host(call, body, Some(name), &mut String::new()).await;
     }
-    let bytes = call.bytes(body, Accepts::Json).await?;
-    let mut query = call.query()?;
-    let dry_run = query.flag("dryRun");
-    query.finish()?;
+    let (bytes, dry_run) = call.sent(body, Accepts::Json).await?;
     call.checked_host(Verb::Update, name)?;
     let sent = read_envelope(&Call::json(&bytes)?).map_err(|faults| ApiError::validation(&faults))?;
     if let Some(named) = &sent.name {
@@ -331,10 +325,7 @@ pub async fn patch(call: Call, Path(name): Path<String>, body: Body) -> Response
 }
 
 async fn patch_host(call: &Call, name: &str, body: Body) -> Result<(Response, Done), ApiError> {
-    let bytes = call.bytes(body, Accepts::MergePatch).await?;
-    let mut query = call.query()?;
-    let dry_run = query.flag("dryRun");
-    query.finish()?;
+    let (bytes, dry_run) = call.sent(body, Accepts::MergePatch).await?;
     call.checked_host(Verb::Update, name)?;
     let sent = read_envelope(&Call::json(&bytes)?).map_err(|faults| ApiError::validation(&faults))?;
     if let Some(named) = &sent.name {

@@ -147,10 +147,7 @@ async fn create<T: Named>(
     in_path: Option<&str>,
     named: &mut String,
 ) -> Result<(Response, Done), ApiError> {
-    let bytes = call.bytes(body, Accepts::Json).await?;
-    let mut query = call.query()?;
-    let dry_run = query.flag("dryRun");
-    query.finish()?;
+    let (bytes, dry_run) = call.sent(body, Accepts::Json).await?;
     let home = call.home()?;
     call.check_record(Verb::Create, resource::<T>(), T::KIND.title(), home.as_str())?;
     let sent = envelope(&Call::json(&bytes)?).map_err(invalid)?;

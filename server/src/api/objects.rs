@@ -1,4 +1,4 @@
-//! What clusters and pools answer alike: reading, replacing, patching and deleting one object.
+//! What clusters and pools answer alike: listing them, and reading, replacing, patching and deleting one.
 
 use axum::{
     body::Body,
@@ -11,7 +11,12 @@ use muster_model::{FieldErrors, Parsed, Timestamp, identity::Verb, store::Revisi
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::{Call, reply, request::path_id};
+use super::{
+    Call, reply,
+    request::path_id,
+    selection::{self, Selection},
+    watch,
+};
 use crate::{body::Accepts, error::ApiError, preconditions::Preconditions};
 
 /// How a kind reads what people send about it.
@@ -28,6 +33,8 @@ pub(super) trait Served: Noun {
     fn take(&mut self, update: Self::Update, now: Timestamp);
     /// What a change means to what exists, for a dry run.
     fn effects(before: &Self, after: &Self) -> Value;
+    /// Deletes it, as far as preconditions and what depends on it allow.
+    fn delete_at(call: &Call, id: Uuid) -> impl Future<Output = Result<(Response, Done), ApiError>> + Send;
     /// Creates it under a chosen id.
     fn create_at(
         call: &Call,
@@ -85,6 +92,16 @@ pub(super) async fn patch<N: Served>(call: Call, id: &str, body: Body) -> Respon
     call.finish_write("patch", N::KIND, id, result).await
 }
 
+/// `DELETE`.
+pub(super) async fn delete<N: Served>(call: Call, id: &str) -> Response {
+    let id = match path_id(id) {
+        Ok(id) => id,
+        Err(error) => return error.into_response(),
+    };
+    let result = N::delete_at(&call, id).await;
+    call.finish_write("delete", N::KIND, id, result).await
+}
+
 async fn update<N: Served>(
     call: &Call,
     body: Body,
@@ -92,11 +109,8 @@ async fn update<N: Served>(
     way: Way,
 ) -> Result<(Response, Done), ApiError> {
     let accepts = if way == Way::Replace { Accepts::Json } else { Accepts::MergePatch };
-    let bytes = call.bytes(body, accepts).await?;
+    let (bytes, dry_run) = call.sent(body, accepts).await?;
     let preconditions = Preconditions::read(&call.headers)?;
-    let mut query = call.query()?;
-    let dry_run = query.flag("dryRun");
-    query.finish()?;
     let context = call.context(&bytes, dry_run)?;
     let sent = parse_json_or_null(&bytes);
     let verb = if way == Way::Patch && sets_mode_only(&sent) { Verb::Enable } else { Verb::Update };
@@ -139,6 +153,18 @@ fn sets_mode_only(patch: &Value) -> bool {
         value.as_object().is_some_and(|members| members.len() == 1 && members.contains_key(name))
     };
     only(patch, "spec") && only(&patch["spec"], "mode")
+}
+
+/// `GET` of a collection, or of what a cluster has of it: a page, or a watch where that was asked for.
+pub(super) async fn list<N: Noun>(call: &Call, cluster: Option<Uuid>) -> Result<Response, ApiError> {
+    let mut query = call.query()?;
+    if let Some(response) = watch::asked(call, &mut query, N::KIND, cluster).await? {
+        return Ok(response);
+    }
+    let mut selection = Selection::read(call, &mut query, N::KIND);
+    query.finish()?;
+    selection.filter.cluster = cluster.or(selection.filter.cluster);
+    selection::page::<N>(call, &selection).await
 }
 
 impl Call {

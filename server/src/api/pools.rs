@@ -22,8 +22,6 @@ use super::{
     clusters::without_own_id,
     objects::{self, Done, Served},
     request::path_id,
-    selection::{self, Selection},
-    watch,
 };
 use crate::{
     body::Accepts,
@@ -36,25 +34,14 @@ const KIND: Kind = Kind::Pool;
 
 /// `GET /api/v1/nodepools`
 pub async fn list(call: Call) -> Result<Response, ApiError> {
-    list_in(&call, None).await
+    objects::list::<NodePool>(&call, None).await
 }
 
 /// `GET /api/v1/clusters/{cluster_id}/nodepools`
 pub async fn list_of_cluster(call: Call, Path(cluster): Path<String>) -> Result<Response, ApiError> {
     let cluster = path_id(&cluster)?;
     call.check_object::<Cluster>(Verb::List, cluster).await?;
-    list_in(&call, Some(cluster)).await
-}
-
-async fn list_in(call: &Call, cluster: Option<Uuid>) -> Result<Response, ApiError> {
-    let mut query = call.query()?;
-    if let Some(response) = watch::asked(call, &mut query, KIND, cluster).await? {
-        return Ok(response);
-    }
-    let mut selection = Selection::read(call, &mut query, KIND);
-    query.finish()?;
-    selection.filter.cluster = cluster.or(selection.filter.cluster);
-    selection::page::<NodePool>(call, &selection).await
+    objects::list::<NodePool>(&call, Some(cluster)).await
 }
 
 /// `POST /api/v1/nodepools`
@@ -92,10 +79,7 @@ async fn create_as(
     under: Under,
     in_path: Option<Uuid>,
 ) -> Result<(Response, Done), ApiError> {
-    let bytes = call.bytes(body, Accepts::Json).await?;
-    let mut query = call.query()?;
-    let dry_run = query.flag("dryRun");
-    query.finish()?;
+    let (bytes, dry_run) = call.sent(body, Accepts::Json).await?;
     let context = call.context(&bytes, dry_run)?;
     let sent = match under {
         Under::New(_) => Call::json(&bytes)?,
@@ -113,7 +97,10 @@ async fn create_as(
             return Err(RegistryError::Deleting { kind: Kind::Cluster }.into());
         }
         let adopted = match (&call.app.example, under) {
-            (Some(example), Under::New(_)) => example.adopts(&call.app.registry, cluster.object.id()).await?,
+            (Some(example), Under::New(_)) => {
+                let name = parsed.value.name.as_str();
+                example.adopts(&call.app.registry, cluster.object.id(), name).await?
+            }
             _ => Adopts::Nothing,
         };
         let id = match (&adopted, under) {
@@ -208,6 +195,10 @@ impl Served for NodePool {
         json!(changes(&before.spec, &after.spec))
     }
 
+    async fn delete_at(call: &Call, id: Uuid) -> Result<(Response, Done), ApiError> {
+        delete_at(call, id).await
+    }
+
     async fn create_at(call: &Call, body: Body, id: Uuid) -> Result<(Response, Done), ApiError> {
         create_as(call, body, Under::Chosen(id), None).await
     }
@@ -226,12 +217,7 @@ pub(super) async fn cluster_of(call: &Call, pool: Uuid) -> Result<Option<Stored<
 
 /// `DELETE /api/v1/nodepools/{id}`
 pub async fn delete(call: Call, Path(id): Path<String>) -> Response {
-    let id = match path_id(&id) {
-        Ok(id) => id,
-        Err(error) => return error.into_response(),
-    };
-    let result = delete_at(&call, id).await;
-    call.finish_write("delete", KIND, id, result).await
+    objects::delete::<NodePool>(call, &id).await
 }
 
 async fn delete_at(call: &Call, id: Uuid) -> Result<(Response, Done), ApiError> {

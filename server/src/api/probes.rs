@@ -44,8 +44,11 @@ pub async fn ready(State(app): State<App>) -> Result<Response, ApiError> {
         // Frozen is ready: requests are served, and nothing acts. Why, only those who may ask are told.
         (Ok(()), true) => {
             let freeze = app.registry.freeze();
+            // So is a store that cannot be written: reads are served.
+            let writes = if app.metrics.store_writable.get() == 0 { "refused" } else { "accepted" };
             let answer = json!({
-                "status": "ready", "freeze": freeze.mode, "restored": freeze.restored.is_some(),
+                "status": "ready", "writes": writes, "freeze": freeze.mode,
+                "restored": freeze.restored.is_some(),
             });
             Ok(reply::value(StatusCode::OK, &answer))
         }

@@ -10,7 +10,7 @@ use axum::{
 use bytes::Bytes;
 use muster_control::{
     audit::{Event, Outcome},
-    registry::{AuditNote, IdempotencyKey, Kind, MAX_IDEMPOTENCY_KEY, RegistryError, WriteContext},
+    registry::{AuditNote, IdempotencyKey, Kind, MAX_IDEMPOTENCY_KEY, WriteContext},
 };
 use muster_model::{
     Project,
@@ -23,7 +23,7 @@ use uuid::Uuid;
 use crate::{
     app::App,
     body::{self, Accepts},
-    error::{ApiError, Code},
+    error::ApiError,
     frame::RequestId,
     identity::{Caller, PROJECT_HEADER, single_header},
     peer::Peer,
@@ -156,6 +156,15 @@ impl Call {
         body::read(&self.headers, body, accepts, limits.body, limits.body_timeout).await
     }
 
+    /// What a write sends: its body, and whether it is only a trial.
+    pub(super) async fn sent(&self, body: Body, accepts: Accepts) -> Result<(Bytes, bool), ApiError> {
+        let bytes = self.bytes(body, accepts).await?;
+        let mut query = self.query()?;
+        let dry_run = query.flag("dryRun");
+        query.finish()?;
+        Ok((bytes, dry_run))
+    }
+
     /// The body as a JSON value; duplicate members and trailing text are faults.
     pub(super) fn json(bytes: &[u8]) -> Result<Value, ApiError> {
         parse_json(bytes).map_err(|faults| ApiError::validation(&faults))
@@ -227,57 +236,5 @@ impl Call {
         })?;
         self.app.metrics.audit_lines.inc();
         Ok(())
-    }
-}
-
-/// How a refusal of the registry is answered.
-impl From<RegistryError> for ApiError {
-    fn from(error: RegistryError) -> Self {
-        use muster_model::store::StoreError;
-        match error {
-            RegistryError::NotFound { kind } => Self::not_found(kind.title()),
-            RegistryError::NoOperation => Self::not_found("Operation"),
-            RegistryError::Invalid(faults) => Self::validation(&faults),
-            RegistryError::Precondition { current } => {
-                Self::new(Code::PreconditionFailed, "The object is not as the request demands")
-                    .details(format!("its present version is \"{current}\"; read it again"))
-            }
-            RegistryError::Stale { .. } => {
-                Self::new(Code::Conflict, "The object has changed").details(error.to_string())
-            }
-            RegistryError::HasPools { .. } => Self::new(Code::Conflict, "The cluster still has pools")
-                .details(format!("{error}; delete them first, or add ?cascade=true")),
-            RegistryError::NameTaken { .. }
-            | RegistryError::IdTaken { .. }
-            | RegistryError::Deleting { .. }
-            | RegistryError::Ahead { .. } => Self::new(Code::Conflict, error.to_string()),
-            RegistryError::Busy => Self::new(Code::Conflict, "The object is being changed by others")
-                .details("read it again and repeat the change"),
-            RegistryError::IdempotencyMismatch => {
-                Self::new(Code::IdempotencyMismatch, "This Idempotency-Key was used with another request")
-                    .details("use a new key for a new request")
-            }
-            RegistryError::Gone { .. } | RegistryError::Store(StoreError::Compacted { .. }) => {
-                Self::new(Code::Gone, "That revision is too old").details("list again and watch from there")
-            }
-            RegistryError::Store(StoreError::Future { asked, current }) => {
-                Self::new(Code::Gone, "That revision is ahead of the store")
-                    .details(format!("{asked} was asked for, and the store is at {current}; list again"))
-            }
-            RegistryError::Stalled => Self::unavailable(),
-            RegistryError::Store(error) => {
-                tracing::warn!(code = error.code(), %error, "the store failed a request");
-                match error {
-                    StoreError::Invalid { .. } | StoreError::Damaged { .. } => Self::internal(),
-                    StoreError::Ambiguous { .. } => Self::unavailable()
-                        .details("whether the change was made is not known; read the object again"),
-                    _ => Self::unavailable(),
-                }
-            }
-            RegistryError::Damaged { key, source } => {
-                tracing::error!(key, %source, "a stored value cannot be read");
-                Self::internal()
-            }
-        }
     }
 }

@@ -1,15 +1,14 @@
-//! Who may do what to the records of the inventory, and how its refusals are answered.
+//! Who may do what to the records of the inventory.
 
-use muster_control::inventory::{Host, HostFilter, Inventory, InventoryError};
+use muster_control::inventory::{Host, HostFilter, Inventory};
 use muster_model::{
     Project,
     identity::{Resource, Verb, allowed},
-    store::StoreError,
 };
 use std::sync::Arc;
 
 use super::Call;
-use crate::error::{ApiError, Code};
+use crate::error::ApiError;
 
 /// Where records belong that name no project: what tools write straight into the store.
 pub(super) const DEFAULT_PROJECT: &str = "default";
@@ -69,61 +68,3 @@ impl Call {
 }
 
 pub(super) const HOST: &str = "BareMetalNode";
-
-/// How a refusal of the inventory is answered.
-impl From<InventoryError> for ApiError {
-    fn from(error: InventoryError) -> Self {
-        match error {
-            InventoryError::NotFound { kind } => Self::not_found(kind),
-            InventoryError::Invalid(faults) => Self::validation(&faults),
-            InventoryError::Precondition { current } => {
-                Self::new(Code::PreconditionFailed, "The object is not as the request demands")
-                    .details(format!("its present version is \"{current}\"; read it again"))
-            }
-            InventoryError::Stale { .. } => {
-                Self::new(Code::Conflict, "The object has changed").details(error.to_string())
-            }
-            InventoryError::Clash { by, .. } => Self::new(Code::Conflict, "Another host has it")
-                .details(format!("spec.{}: {error}", by.field())),
-            InventoryError::SetAside { .. } => Self::new(Code::Conflict, "The record was set aside")
-                .details(format!("{error}; replace it with PUT, or delete it")),
-            InventoryError::Held { .. } => Self::new(Code::Conflict, "Somebody else holds the host")
-                .details(format!("{error}; release it first")),
-            InventoryError::InUse { .. } => Self::new(Code::Conflict, "The record is in use")
-                .details(format!("{error}; change them first")),
-            InventoryError::Taken { .. } | InventoryError::Deleting { .. } => {
-                Self::new(Code::Conflict, error.to_string())
-            }
-            InventoryError::Busy => Self::new(Code::Conflict, "The inventory is being changed by others")
-                .details("read it again and repeat the change"),
-            InventoryError::IdempotencyMismatch => {
-                Self::new(Code::IdempotencyMismatch, "This Idempotency-Key was used with another request")
-                    .details("use a new key for a new request")
-            }
-            InventoryError::Gone { .. } | InventoryError::Store(StoreError::Compacted { .. }) => {
-                Self::new(Code::Gone, "That revision is too old").details("list again and watch from there")
-            }
-            InventoryError::Store(StoreError::Future { asked, current }) => {
-                Self::new(Code::Gone, "That revision is ahead of the store")
-                    .details(format!("{asked} was asked for, and the store is at {current}; list again"))
-            }
-            InventoryError::Vault { .. } => {
-                Self::new(Code::Conflict, "The credential cannot be used").details(error.to_string())
-            }
-            InventoryError::Stalled => Self::unavailable(),
-            InventoryError::Store(error) => {
-                tracing::warn!(code = error.code(), %error, "the store failed a request");
-                match error {
-                    StoreError::Invalid { .. } | StoreError::Damaged { .. } => Self::internal(),
-                    StoreError::Ambiguous { .. } => Self::unavailable()
-                        .details("whether the change was made is not known; read the object again"),
-                    _ => Self::unavailable(),
-                }
-            }
-            InventoryError::Damaged { key, source } => {
-                tracing::error!(key, %source, "a stored value cannot be read");
-                Self::internal()
-            }
-        }
-    }
-}

@@ -60,10 +60,7 @@ async fn report<N: Reported>(call: Call, id: &str, body: Body) -> Response {
 }
 
 async fn report_on<N: Reported>(call: &Call, id: Uuid, body: Body) -> Result<(Response, Done), ApiError> {
-    let bytes = call.bytes(body, Accepts::Json).await?;
-    let mut query = call.query()?;
-    let dry_run = query.flag("dryRun");
-    query.finish()?;
+    let (bytes, dry_run) = call.sent(body, Accepts::Json).await?;
     // The role first: whoever may not report learns nothing from the faults of a body.
     call.check_object::<N>(Verb::Report, id).await?;
     let context = call.context(&bytes, dry_run)?;

@@ -1,6 +1,7 @@
 //! Operations, parameters and schemas of the inventory.
 
 use muster_model::{
+    connection::{ConnectionKind, ConnectionWord},
     credential::CredentialKind,
     field::Choice as _,
     host::{
@@ -11,14 +12,15 @@ use muster_model::{
 use serde_json::{Value, json};
 
 use super::{
-    CREATE, Operation, READ, RECORD_LIST, REPLACE, UPDATE,
-    schemas::{reference, words},
+    Operation,
+    operations::{CREATE, READ, RECORD_LIST, REPLACE, UPDATE},
+    schemas::{NAME, reference, words},
 };
 
 const HOST_LIST: &[&str] = &[
     "host_limit",
     "offset",
-    "cursor",
+    "name_cursor",
     "state",
     "host_phase",
     "health",
@@ -32,6 +34,16 @@ const HOST_LIST: &[&str] = &[
     "watch",
     "resource_version",
     "timeout_seconds",
+    "project",
+];
+const CREDENTIAL_LIST: &[&str] = &[
+    "limit",
+    "offset",
+    "name",
+    "watch",
+    "resource_version",
+    "timeout_seconds",
+    "include_deleted",
     "project",
 ];
 const HOST_DELETE: &[&str] = &["dryRun", "powerOff", "force_host", "if-match", "project"];
@@ -51,21 +63,6 @@ const EXPORT: &[&str] = &[
     "project",
 ];
 
-macro_rules! operation {
-    ($method:literal $path:literal $id:literal $success:literal $body:expr => $answer:expr, $parameters:expr, $summary:literal) => {
-        Operation {
-            method: $method,
-            path: $path,
-            id: $id,
-            summary: $summary,
-            success: $success,
-            body: $body,
-            answer: $answer,
-            parameters: $parameters,
-        }
-    };
-}
-
 pub(super) const OPERATIONS: &[Operation] = &[
     operation!("get" "/api/v1/hosts" "listHosts" 200 None => Some("HostList"), HOST_LIST, "List or watch servers (alias /api/v1/baremetalnodes)"),
     operation!("post" "/api/v1/hosts" "createHost" 201 Some("HostDraft") => Some("Host"), CREATE, "Register a server"),
@@ -73,7 +70,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     operation!("get" "/api/v1/hosts/export" "exportHosts" 200 None => Some("HostExport"), EXPORT, "Export specs, as registering takes them"),
     operation!("get" "/api/v1/hosts/{name}" "readHost" 200 None => Some("Host"), READ, "Read a server"),
     operation!("put" "/api/v1/hosts/{name}" "replaceHost" 200 Some("HostDraft") => Some("Host"), REPLACE, "Replace a server's spec, or register it with If-None-Match: *"),
-    operation!("patch" "/api/v1/hosts/{name}" "patchHost" 200 Some("MergePatch") => Some("Host"), UPDATE, "Change a server's spec by JSON merge patch"),
+    operation!("patch" "/api/v1/hosts/{name}" "patchHost" 200 Some("RecordPatch") => Some("Host"), UPDATE, "Change a server's spec by JSON merge patch"),
     operation!("delete" "/api/v1/hosts/{name}" "deleteHost" 202 None => Some("Message"), HOST_DELETE, "Delete a server's records, after its drain unless forced"),
     operation!("get" "/api/v1/hosts/{name}/events" "readHostEvents" 200 None => Some("History"), &["project"], "What happened to a server"),
     operation!("post" "/api/v1/hosts/{name}/hold" "holdHost" 200 Some("HoldRequest") => Some("Host"), ACTION, "Keep the autoscaler away from a server"),
@@ -94,15 +91,15 @@ pub(super) const OPERATIONS: &[Operation] = &[
     operation!("post" "/api/v1/racks" "createRack" 201 Some("RackDraft") => Some("Rack"), CREATE, "Create a rack"),
     operation!("get" "/api/v1/racks/{name}" "readRack" 200 None => Some("Rack"), READ, "Read a rack"),
     operation!("put" "/api/v1/racks/{name}" "replaceRack" 200 Some("RackDraft") => Some("Rack"), REPLACE, "Replace a rack, or create it with If-None-Match: *"),
-    operation!("patch" "/api/v1/racks/{name}" "patchRack" 200 Some("MergePatch") => Some("Rack"), UPDATE, "Change a rack by JSON merge patch"),
+    operation!("patch" "/api/v1/racks/{name}" "patchRack" 200 Some("RecordPatch") => Some("Rack"), UPDATE, "Change a rack by JSON merge patch"),
     operation!("delete" "/api/v1/racks/{name}" "deleteRack" 200 None => Some("Message"), DELETE, "Delete a rack that no server is in"),
     operation!("get" "/api/v1/boot-profiles" "listBootProfiles" 200 None => Some("BootProfileList"), RECORD_LIST, "List or watch boot profiles"),
     operation!("post" "/api/v1/boot-profiles" "createBootProfile" 201 Some("BootProfileDraft") => Some("BootProfile"), CREATE, "Create a boot profile"),
     operation!("get" "/api/v1/boot-profiles/{name}" "readBootProfile" 200 None => Some("BootProfile"), READ, "Read a boot profile"),
     operation!("put" "/api/v1/boot-profiles/{name}" "replaceBootProfile" 200 Some("BootProfileDraft") => Some("BootProfile"), REPLACE, "Replace a boot profile, or create it with If-None-Match: *"),
-    operation!("patch" "/api/v1/boot-profiles/{name}" "patchBootProfile" 200 Some("MergePatch") => Some("BootProfile"), UPDATE, "Change a boot profile by JSON merge patch"),
+    operation!("patch" "/api/v1/boot-profiles/{name}" "patchBootProfile" 200 Some("RecordPatch") => Some("BootProfile"), UPDATE, "Change a boot profile by JSON merge patch"),
     operation!("delete" "/api/v1/boot-profiles/{name}" "deleteBootProfile" 200 None => Some("Message"), DELETE, "Delete a boot profile that no server names"),
-    operation!("get" "/api/v1/credentials" "listCredentials" 200 None => Some("CredentialList"), RECORD_LIST, "List or watch credentials, without their values"),
+    operation!("get" "/api/v1/credentials" "listCredentials" 200 None => Some("CredentialList"), CREDENTIAL_LIST, "List or watch credentials, without their values"),
     operation!("post" "/api/v1/credentials" "createCredential" 201 Some("CredentialDraft") => Some("Credential"), &["dryRun", "project"], "Create a credential"),
     operation!("get" "/api/v1/credentials/{name}" "readCredential" 200 None => Some("Credential"), READ, "Read a credential, without its value"),
     operation!("put" "/api/v1/credentials/{name}" "replaceCredential" 200 Some("CredentialDraft") => Some("Credential"), UPDATE, "Rotate a credential"),
@@ -145,6 +142,7 @@ pub(super) fn parameters(query: &dyn Fn(&str, Value, &str) -> Value) -> Value {
     let text = json!({ "type": "string" });
     let flag = json!({ "type": "boolean", "default": false });
     json!({
+        "name_cursor": query("cursor", text.clone(), "next_cursor of the page before"),
         "host_limit": query("limit", json!({ "type": "integer", "minimum": 1, "maximum": 5000, "default": 100 }), "Servers on a page"),
         "state": query("state", list_of(&State::ALL.map(State::as_str)), "Only servers in this state"),
         "host_phase": query("phase", list_of(&Phase::ALL.map(Phase::as_str)), "Only servers in this phase"),
@@ -171,9 +169,11 @@ pub(super) fn schemas() -> Value {
             "kind": text, "id": text, "name": text, "project": text, "resource_version": text,
             "created_at": time, "created_by": text, "updated_at": time, "spec": reference(spec) } })
     };
+    let name = json!({ "type": "string", "pattern": NAME });
+    let word = json!({ "type": "string", "minLength": 1 });
     let draft = |spec: &str| {
         json!({ "type": "object", "required": ["name", "spec"], "properties": {
-            "name": text, "resource_version": text, "spec": reference(spec) } })
+            "name": name, "resource_version": text, "spec": reference(spec) } })
     };
     let mut all = json!({
         "HostList": list("hosts", "Host"),
@@ -185,19 +185,19 @@ pub(super) fn schemas() -> Value {
         "BootProfileDraft": draft("BootProfileSpec"),
         "Rack": record("RackSpec"),
         "BootProfile": record("BootProfileSpec"),
-        "RackSpec": { "type": "object", "properties": { "name": text, "units": { "type": "integer", "minimum": 1, "maximum": 60 },
-            "zone": text, "wattCap": { "type": "integer" }, "startLimit": { "type": "integer", "minimum": 1 } } },
-        "BootProfileSpec": { "type": "object", "required": ["target"], "properties": { "name": text,
-            "target": words::<BootTarget>(), "mode": words::<BootMode>(), "once": { "type": "boolean" }, "url": text } },
+        "RackSpec": { "type": "object", "properties": { "name": name, "units": { "type": "integer", "minimum": 1, "maximum": 60 },
+            "zone": word, "wattCap": { "type": "integer", "minimum": 1, "maximum": 1_000_000 }, "startLimit": { "type": "integer", "minimum": 1 } } },
+        "BootProfileSpec": { "type": "object", "required": ["target"], "properties": { "name": name,
+            "target": words::<BootTarget>(), "mode": words::<BootMode>(), "once": { "type": "boolean" }, "url": word } },
         "Credential": { "type": "object", "required": ["id", "name", "spec", "status"], "properties": {
             "kind": text, "id": text, "name": text, "project": text, "resource_version": text, "created_at": time, "created_by": text,
             "spec": { "type": "object", "properties": { "kind": words::<CredentialKind>(), "source": { "type": "object" } } },
             "status": { "type": "object", "properties": { "version": { "type": "integer" }, "rotatedAt": time,
                 "accepted": { "type": ["object", "null"] }, "refused": { "type": ["object", "null"] }, "isRefused": { "type": "boolean" } } } } },
-        "CredentialDraft": { "type": "object", "required": ["spec"], "properties": { "name": text,
-            "spec": { "type": "object", "properties": { "kind": words::<CredentialKind>(), "user": text,
-                "password": { "type": "string", "writeOnly": true }, "secretName": text } } } },
-        "HostTable": { "description": "A list of hosts, an object with hosts, or a CSV table" },
+        "CredentialDraft": { "type": "object", "required": ["spec"], "properties": { "name": name,
+            "spec": { "type": "object", "properties": { "kind": words::<CredentialKind>(), "user": word,
+                "password": { "type": "string", "minLength": 1, "writeOnly": true }, "secretName": word } } } },
+        "HostTable": { "type": ["array", "object", "string"], "description": "A list of hosts, an object with hosts, or a CSV table" },
         "HostExport": { "type": "object", "properties": { "hosts": { "type": "array", "items": reference("HostDraft") }, "revision": text } },
         "RegisterReport": { "type": "object", "required": ["created", "unchanged", "failed", "lines"], "properties": {
             "dry_run": { "type": "boolean" }, "created": { "type": "integer" }, "unchanged": { "type": "integer" }, "failed": { "type": "integer" },
@@ -224,9 +224,9 @@ pub(super) fn schemas() -> Value {
             "hosts": { "type": "integer" }, "set_aside": { "type": "array", "items": { "type": "object" } },
             "config": { "type": "object" }, "config_problem": text, "stats": { "type": ["object", "null"] },
             "events": { "type": "array", "items": { "type": "object" } }, "revision": text } },
-        "DiscoverRequest": { "type": "object", "required": ["address"], "properties": { "address": text,
-            "driver": list_of(&["redfish", "ipmi"]), "credentials": text, "systemId": text,
-            "tlsVerify": words::<TlsVerify>(), "pin": text, "plainHttp": { "type": "boolean" } } },
+        "DiscoverRequest": { "type": "object", "required": ["address"], "properties": { "address": word,
+            "driver": list_of(&["redfish", "ipmi"]), "credentials": name, "systemId": word,
+            "tlsVerify": words::<TlsVerify>(), "pin": { "type": "string", "pattern": "^sha256:[0-9a-fA-F]{64}$" }, "plainHttp": { "type": "boolean" } } },
         "Discovered": { "type": "object", "required": ["identity", "spec", "missing"], "properties": {
             "identity": { "type": "object" }, "spec": { "type": "object" }, "missing": { "type": "array", "items": text } } },
     });
@@ -268,4 +268,25 @@ fn host_spec(text: &Value) -> Value {
             "kind": list_of(&drivers), "address": text, "credentials": text, "settings": labels } } },
         "hold": { "type": "object" }, "acknowledgement": { "type": "object" }, "deadlines": labels,
         "canForceOff": { "type": "boolean" }, "project": text, "registered": { "type": "object" }, "deletion": { "type": "object" } } })
+}
+
+/// How clusters are reached.
+pub(super) fn connection_schemas() -> Value {
+    let text = json!({ "type": "string" });
+    let time = json!({ "type": "string", "format": "date-time" });
+    json!({
+        "ConnectionDraft": { "type": "object", "properties": {
+            "kubeconfig": { "type": "string", "writeOnly": true, "maxLength": 65536,
+                "description": "Without references to files or programs, as `kubectl config view --raw --minify --flatten` prints it" },
+            "context": text, "inCluster": { "type": "boolean" } } },
+        "Connection": { "type": "object", "required": ["cluster_id", "spec", "status"], "properties": {
+            "cluster_id": { "type": "string", "format": "uuid" },
+            "spec": { "type": ["object", "null"], "properties": { "kind": words::<ConnectionKind>(), "context": text,
+                "server": text, "version": { "type": "integer" }, "setAt": time, "setBy": text } },
+            "status": { "type": "object", "required": ["state", "message"], "properties": {
+                "state": words::<ConnectionWord>(), "message": text, "kubernetesVersion": text, "freshAt": time,
+                "kinds": { "type": "integer" }, "synced": { "type": "integer" }, "objects": { "type": "integer" },
+                "waiting": { "type": "array", "items": { "type": "object", "properties": {
+                    "kind": text, "why": text, "since": time } } } } } } },
+    })
 }

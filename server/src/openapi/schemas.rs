@@ -5,6 +5,8 @@ mod platforms;
 mod specs;
 mod status;
 
+pub(super) use objects::NAME;
+
 use muster_control::{audit::Outcome, journal::OutcomeState, registry::OperationState};
 use muster_model::{
     condition::ConditionStatus,
@@ -92,15 +94,23 @@ fn open<const N: usize>(required: &[&str], fields: [(&str, Value); N]) -> Value 
     object
 }
 
+/// The pattern of entity tags, one or more, or a star.
+const TAGS: &str = r#"^(\*|(W/)?"[!#-+\--~]*"( *, *(W/)?"[!#-+\--~]*")*)$"#;
+/// The pattern of ids of decisions.
+pub(super) const DECISION: &str = "^[0-9a-fA-F]{8}-[0-9]{1,19}$";
+
 pub(super) fn parameters() -> Value {
     let query = |name: &str, schema: Value, description: &str| json!({ "name": name, "in": "query", "schema": schema, "description": description });
-    let head = |name: &str, description: &str| json!({ "name": name, "in": "header", "schema": { "type": "string" }, "description": description });
+    let head = |name: &str, pattern: &str, description: &str| json!({ "name": name, "in": "header", "schema": { "type": "string", "pattern": pattern }, "description": description });
+    let decision = json!({ "type": "string", "pattern": DECISION, "examples": ["550e8400-42"] });
+    let revision = json!({ "type": "string", "pattern": "^[0-9]{1,19}$" });
     let flag = json!({ "type": "boolean", "default": false });
     let (text, id) = (text(), id());
     let mut all = json!({
         "limit": query("limit", json!({ "type": "integer", "minimum": 1, "maximum": 100, "default": 50 }), "Objects on a page"),
         "offset": query("offset", json!({ "type": "integer", "minimum": 0, "maximum": u32::MAX, "default": 0 }), "Objects to skip"),
-        "cursor": query("cursor", text.clone(), "next_cursor of the page before"),
+        "cursor": query("cursor", json!({ "type": "string", "pattern": "^[A-Za-z0-9_-]{32}$" }), "next_cursor of the page before"),
+        "decision_cursor": query("cursor", text.clone(), "next_cursor of the page before"),
         "status": query("status", words::<Phase>(), "Only objects in this phase"),
         "health": query("health", words::<Health>(), "Only objects of this health"),
         "name": query("name", text.clone(), "Only objects of this name"),
@@ -112,9 +122,9 @@ pub(super) fn parameters() -> Value {
         "host": query("host", text.clone(), "Only decisions about this host"),
         "node": query("node", text.clone(), "Only decisions about this node"),
         "actions_only": query("actions_only", flag.clone(), "Only decisions that change something, or would"),
-        "with": query("with", text.clone(), "The decision to compare with"),
-        "at": query("at", text.clone(), "Ask the snapshot of this decision instead of the present"),
-        "resource_version": query("resource_version", text.clone(), "Watch what came after this revision"),
+        "with": query("with", decision.clone(), "The decision to compare with"),
+        "at": query("at", decision, "Ask the snapshot of this decision instead of the present"),
+        "resource_version": query("resource_version", revision, "Watch what came after this revision"),
         "timeout_seconds": query("timeout_seconds", json!({ "type": "integer", "minimum": 1, "maximum": 86400 }), "End the watch after this time"),
         "clusterId": query("clusterId", id.clone(), "Only pools of this cluster"),
         "cluster_id": query("cluster_id", id.clone(), "The same as clusterId"),
@@ -132,13 +142,15 @@ pub(super) fn parameters() -> Value {
         "dryRun": query("dryRun", flag.clone(), "Check everything, change nothing"),
         "force": query("force", flag.clone(), "Do not wait for controllers"),
         "cascade": query("cascade", flag, "Delete the cluster's pools first"),
-        "project": head("X-Muster-Project", "Which of the caller's projects the request is about"),
-        "idempotency-key": head("Idempotency-Key", "The same key and body make one object, for 24 hours"),
-        "if-match": head("If-Match", "The ETag that the object must have"),
-        "if-none-match": head("If-None-Match", "The ETag that the object must not have, or * to create"),
+        "project": head("X-Muster-Project", NAME, "Which of the caller's projects the request is about"),
+        "idempotency-key": head("Idempotency-Key", "^[!-~]([ -~]{0,253}[!-~])?$", "The same key and body make one object, for 24 hours"),
+        "if-match": head("If-Match", TAGS, "The ETag that the object must have"),
+        "if-none-match": head("If-None-Match", TAGS, "The ETag that the object must not have, or * to create"),
     });
-    if let (Value::Object(all), Value::Object(more)) = (&mut all, super::inventory::parameters(&query)) {
-        all.extend(more);
+    for more in [super::inventory::parameters(&query), super::page::parameters(&query)] {
+        if let (Value::Object(all), Value::Object(more)) = (&mut all, more) {
+            all.extend(more);
+        }
     }
     all
 }
@@ -153,6 +165,8 @@ pub(super) fn schemas() -> Value {
         status::schemas(),
         decisions(),
         super::inventory::schemas(),
+        super::inventory::connection_schemas(),
+        super::page::schemas(),
     ] {
         if let Value::Object(part) = part {
             all.extend(part);
@@ -179,12 +193,17 @@ fn common() -> Value {
         "Health": { "type": "object", "required": ["status", "timestamp"], "properties": {
             "status": text, "service": text, "version": text, "timestamp": time() } },
         "Probe": { "type": "object", "required": ["status"], "properties": {
-            "status": text, "freeze": words::<muster_model::host::FreezeMode>(), "restored": { "type": "boolean" } } },
+            "status": text, "writes": { "type": "string", "enum": ["accepted", "refused"] },
+            "freeze": words::<muster_model::host::FreezeMode>(), "restored": { "type": "boolean" } } },
         "Message": { "type": "object", "required": ["message"], "properties": {
             "message": text, "cluster_id": id(), "nodepool_id": id(), "controller_name": text,
             "observed_generation": { "type": "integer" } } },
         "MergePatch": { "type": "object", "description": "RFC 7396: members replace, null removes",
             "example": { "spec": { "nodeCount": 6 } } },
+        "ClusterPatch": { "type": "object", "description": "RFC 7396: members replace, null removes",
+            "example": { "spec": { "mode": "active" } } },
+        "RecordPatch": { "type": "object", "description": "RFC 7396: members replace, null removes",
+            "example": { "spec": { "zone": "hall-2" } } },
         "Identity": { "type": "object", "required": ["name", "mode", "projects"], "properties": {
             "name": text, "mode": text, "proof": text, "project": { "type": ["string", "null"] },
             "projects": { "type": "object", "additionalProperties": { "type": "array", "items": text } },

@@ -44,12 +44,13 @@ impl Server {
         let log = fs::File::create(data.join("bench-server.log")).context("cannot write the server's log")?;
         let started = time::now();
         let mut child = Command::new(std::env::current_exe().context("this program's file is not known")?)
-            .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
+            .args(["serve", "--until-input-ends", "--listen", "127.0.0.1:0", "--data-dir"])
             .arg(data)
             .arg("--config")
             .arg(&config)
             .env("MUSTER_CONTROLLER_TOKEN", CONTROLLER_TOKEN)
-            .stdin(Stdio::null())
+            // The kernel closes it when this process ends, in whatever way: then the server ends too.
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log)
             .spawn()

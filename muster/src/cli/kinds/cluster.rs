@@ -3,7 +3,10 @@
 use serde_json::Value;
 
 use super::{Column, Kind, Scope, Section, View, column, conditions, dash, pool, text_at, verdict, wide};
-use crate::cli::print::{age, table::Cell};
+use crate::cli::print::{
+    age,
+    table::{Cell, Tone},
+};
 
 pub(super) static KIND: Kind = Kind {
     kind: "Cluster",
@@ -15,6 +18,9 @@ pub(super) static KIND: Kind = Kind {
     columns: COLUMNS,
     describe,
 };
+
+/// Kinds that are not current and shown one by one; the first says it for all, as a rule.
+const MOST_WAITING: usize = 5;
 
 const COLUMNS: &[Column] = &[
     column("NAME", ".name", |view| view.or_dash("name").into()),
@@ -85,11 +91,70 @@ fn describe(view: &View<'_>) -> Vec<Section> {
     ];
     vec![
         Section::Facts("", facts),
+        Section::Facts("Connection", connection(view)),
         Section::Facts("Size", size),
         Section::Table("Pools", vec!["NAME", "DESIRED", "READY", "STATUS", "AGE"], rows),
         conditions::section(view),
         Section::Lines("Next steps", next_steps(view, pools)),
     ]
+}
+
+/// How Muster reaches it, and how that is going.
+fn connection(view: &View<'_>) -> Vec<(String, Cell)> {
+    let known = &view.related["connection"];
+    if known.is_null() {
+        return Vec::new();
+    }
+    let state = text_at(known, "status.state");
+    let tone = match state.as_str() {
+        "Connected" => Tone::Good,
+        "Syncing" => Tone::Busy,
+        "NotConnected" => Tone::Plain,
+        _ => Tone::Bad,
+    };
+    let mut facts: Vec<(String, Cell)> = vec![
+        ("State".into(), Cell::toned(state.clone(), tone)),
+        ("Message".into(), dash(text_at(known, "status.message")).into()),
+    ];
+    if state == "NotConnected" {
+        return facts;
+    }
+    let how = match text_at(known, "spec.context") {
+        context if context.is_empty() => text_at(known, "spec.kind"),
+        context => format!("{}, context {context}", text_at(known, "spec.kind")),
+    };
+    let stamp = age::since(super::at(known, "spec.setAt"), view.now);
+    facts.extend([
+        ("Server".to_owned(), Cell::from(dash(text_at(known, "spec.server")))),
+        ("Kubernetes".to_owned(), dash(text_at(known, "status.kubernetesVersion")).into()),
+        (
+            "Credentials".to_owned(),
+            format!("{how}, version {}, set {stamp} ago", text_at(known, "spec.version")).into(),
+        ),
+        (
+            "In sync".to_owned(),
+            format!(
+                "{} of {} kinds, {} objects",
+                text_at(known, "status.synced"),
+                text_at(known, "status.kinds"),
+                text_at(known, "status.objects")
+            )
+            .into(),
+        ),
+        (
+            "Current".to_owned(),
+            match super::at(known, "status.freshAt") {
+                Some(at) => format!("{} ago", age::since(Some(at), view.now)).into(),
+                None => "never since the server started".into(),
+            },
+        ),
+    ]);
+    // An API server that does not answer says the same about every kind; one that refuses says which.
+    let waiting = super::at(known, "status.waiting").and_then(Value::as_array).filter(|_| state == "Denied");
+    for one in waiting.into_iter().flatten().take(MOST_WAITING) {
+        facts.push((format!("  {}", text_at(one, "kind")), text_at(one, "why").into()));
+    }
+    facts
 }
 
 fn pool_row(object: &Value, view: &View<'_>) -> Vec<Cell> {
@@ -106,8 +171,17 @@ fn pool_row(object: &Value, view: &View<'_>) -> Vec<Cell> {
 fn next_steps(view: &View<'_>, pools: &[Value]) -> Vec<String> {
     let name = view.text("name");
     let mut steps = Vec::new();
+    if text_at(&view.related["connection"], "status.state") == "NotConnected" {
+        steps.push(format!(
+            "let Muster see its pods and nodes: muster connect cluster {name} --kubeconfig FILE"
+        ));
+    }
     if pools.is_empty() {
-        steps.push(format!("give it a pool: muster create pool NAME --cluster {name} --platform gcp --machine-type n1-standard-4"));
+        let how = match view.text("spec.platform.type").as_str() {
+            "baremetal" => "--platform baremetal --inventory NAME --min 0 --max 4",
+            _ => "--platform gcp --machine-type n1-standard-4",
+        };
+        steps.push(format!("give it a pool: muster create pool NAME --cluster {name} {how}"));
     }
     if mode(view) == "advise" {
         steps.push(format!("let Muster act on it: muster enable cluster {name}"));

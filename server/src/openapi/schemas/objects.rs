@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::{id, integer, reference, text, time, words};
 
-/// The pattern of cluster and pool names.
-pub(super) const NAME: &str = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$";
+/// The pattern of names.
+pub(in crate::openapi) const NAME: &str = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$";
 
 pub(super) fn schemas() -> Value {
     let name = json!({ "type": "string", "pattern": NAME });

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Makes the pictures of the README anew: a fleet of emulated servers, the real server, a real browser.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+cd "$root"
+need cc gcc
+node_ready
+need chromium chromium
+scripts/page/build.sh
+cargo build --locked -p muster
+mkdir -p docs/pictures
+SHOTS=$root/docs/pictures node web/e2e/pictures.mjs

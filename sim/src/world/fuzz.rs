@@ -1,0 +1,327 @@
+//! Days full of trouble, made from a seed: a site, its load, and everything that goes wrong.
+//!
+//! The same seed makes the same day and the same trace. In the first part of a day anything may fail at any time and
+//! only safety is judged; then trouble ends, and half an hour later everything has to have come to rest.
+
+use muster_model::{Duration, host::Phase, rack::Rack};
+use serde::Serialize;
+
+use super::{
+    Build, Disturbance, Outage, Quirk, START, Violation, What, Workload,
+    process::{Attention, Manner},
+    random::Random,
+    simulation::Simulation,
+    site::{self, HostSetting, PoolSetting, Site, SiteError, Wires},
+};
+
+/// How long the world has to come to rest after the last trouble: the longest way is a failed drain, its retry
+/// delay, and a boot.
+const REST: Duration = Duration::from_mins(30);
+/// From the registration of hosts to the first trouble.
+const CALM_START: Duration = Duration::from_mins(10);
+/// Between looks at what must be true at any time.
+const AUDIT: Duration = Duration::from_mins(5);
+
+/// A day, before it happens.
+#[derive(Debug, Clone)]
+pub struct Day {
+    pub seed: u64,
+    pub length: Duration,
+    pub site: Site,
+    pub workloads: Vec<Workload>,
+    pub disturbances: Vec<Disturbance>,
+    /// Processes that run from the beginning.
+    pub processes: usize,
+    /// When the last trouble is over.
+    pub calm: Duration,
+    /// Hosts whose nodes may not be drained.
+    pub protected: Option<String>,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Outcome {
+    pub seed: u64,
+    /// Over every line of the trace.
+    pub digest: String,
+    pub lines: u64,
+    pub hosts: usize,
+    pub power_ons: usize,
+    pub power_offs: usize,
+    pub evictions: u64,
+    pub violations: Vec<Violation>,
+}
+
+/// Why a day could not be run at all.
+#[derive(Debug, thiserror::Error)]
+pub enum FuzzError {
+    #[error(transparent)]
+    Site(#[from] SiteError),
+    #[error("the store of the simulation failed")]
+    Store(#[from] muster_model::store::StoreError),
+}
+
+impl Day {
+    /// The day of a seed.
+    pub fn new(seed: u64, length: Duration) -> Self {
+        let random = Random::new(seed);
+        let mut dice = random.fork("site");
+        let racks = dice.between(1, 3);
+        let hosts = if dice.percent(3) { 64 } else { dice.between(3, 12) };
+        let pools = if dice.percent(30) { 2 } else { 1 };
+        let calm = Duration::from_millis(length.millis().saturating_sub(REST.millis() * 2));
+        let mut day = Self {
+            seed,
+            length,
+            site: Site::default(),
+            workloads: Vec::new(),
+            disturbances: Vec::new(),
+            processes: if dice.percent(40) { 2 } else { 1 },
+            calm,
+            protected: None,
+        };
+        day.furnish(&mut dice, racks, hosts, pools);
+        day.load(&mut random.fork("load"), pools);
+        day.trouble(&mut random.fork("trouble"));
+        day
+    }
+
+    fn furnish(&mut self, dice: &mut Random, racks: u64, hosts: u64, pools: u64) {
+        for rack in 0..racks {
+            let mut made = Rack::new(format!("r{rack}"));
+            let share = u32::try_from(hosts.div_ceil(racks)).unwrap_or(u32::MAX);
+            if dice.percent(30) {
+                made.watt_cap = Some((share * 400 * 3 / 4).max(400));
+            }
+            made.start_limit = if dice.percent(30) { 1 } else { 4 };
+            self.site.racks.push(made);
+        }
+        for pool in 0..pools {
+            let most = u32::try_from(hosts).unwrap_or(u32::MAX);
+            let max = if dice.percent(30) { most.div_ceil(2) } else { most };
+            let min = u32::from(dice.percent(30)).min(max);
+            let mut made = PoolSetting::metal(&format!("p{pool}"), min, max);
+            if dice.percent(30) {
+                made.spec["autoscaling"]["triggers"] = serde_json::json!([
+                    {"metricQuery": format!("load_p{pool}"), "threshold": 0.5, "duration": "1m", "scaleDirection": "down"}]);
+            }
+            self.site.pools.push(made);
+        }
+        for host in 0..hosts {
+            let name = format!("h{host:02}");
+            let mut build = Build::new(&name, &format!("10.1.{}.{}", host / 200, host % 200 + 1));
+            build.rack = Some(format!("r{}", host % racks));
+            build.boot = Duration::from_secs(dice.between(40, 240));
+            build.shutdown = Duration::from_secs(dice.between(5, 90));
+            build.latency = Duration::from_millis(dice.between(20, 400));
+            let mut setting = HostSetting::new(&format!("p{}", host % pools), build);
+            setting.wires = match dice.between(0, 9) {
+                0 => Wires::Wol,
+                1 => Wires::Ipmi,
+                2..=4 => Wires::Both,
+                _ => Wires::Redfish,
+            };
+            self.site.hosts.push(setting);
+        }
+    }
+
+    /// Load that comes and goes: steps, teeth and quiet hours.
+    fn load(&mut self, dice: &mut Random, pools: u64) {
+        let hosts = self.site.hosts.len() as u64;
+        for number in 0..dice.between(1, 3) {
+            let name = format!("w{number}");
+            let milli_cpu = *dice.pick(&[500, 1_500, 2_500, 6_000]);
+            let most = (hosts * 6_000 / u64::try_from(milli_cpu).unwrap_or(1)).max(1);
+            let mut workload = Workload::deployment(&name, 0, milli_cpu);
+            workload.grace_seconds = *dice.pick(&[5, 30, 120]);
+            workload.ends_after_seconds = dice.between(1, workload.grace_seconds);
+            if dice.percent(40) {
+                workload.min_available = Some(1);
+            }
+            if pools > 1 {
+                workload.selector.insert("nodepool".into(), format!("p{}", dice.between(0, pools - 1)));
+            }
+            self.workloads.push(workload);
+            let mut at = CALM_START;
+            while at < self.calm {
+                let replicas = if dice.percent(25) { 0 } else { dice.between(1, most.min(40)) };
+                let replicas = u32::try_from(replicas).unwrap_or(0);
+                self.add(at, Duration::ZERO, What::Replicas { workload: name.clone(), replicas });
+                at = at.saturating_add(Duration::from_mins(dice.between(20, 150)));
+            }
+        }
+        for pool in 0..pools {
+            let mut at = Duration::ZERO;
+            while at < self.calm {
+                let millis = if dice.percent(70) { 100 } else { 900 };
+                self.add(at, Duration::ZERO, What::Signal { query: format!("load_p{pool}"), millis });
+                at = at.saturating_add(Duration::from_mins(dice.between(30, 240)));
+            }
+        }
+    }
+
+    fn add(&mut self, at: Duration, lasts: Duration, what: What) {
+        self.disturbances.push(Disturbance { at, lasts, what });
+    }
+
+    /// One thing after the other, some of them at once.
+    fn trouble(&mut self, dice: &mut Random) {
+        let mut at = CALM_START.saturating_add(Duration::from_mins(dice.between(0, 20)));
+        loop {
+            let longest = self.calm.saturating_sub(at);
+            if longest < Duration::from_mins(5) {
+                break;
+            }
+            let lasts = Duration::from_secs(match dice.between(0, 9) {
+                0..=3 => dice.between(10, 120),
+                4..=7 => dice.between(120, 1_800),
+                _ => dice.between(1_800, 7_200),
+            });
+            self.one(dice, at, lasts.min(longest));
+            at = at.saturating_add(Duration::from_secs(dice.between(60, 3_000)));
+        }
+    }
+
+    fn some_host(&self, dice: &mut Random) -> String {
+        dice.pick(&self.site.hosts).machine.name.clone()
+    }
+
+    fn one(&mut self, dice: &mut Random, at: Duration, lasts: Duration) {
+        let minutes = |most: u64| Duration::from_mins(most).min(lasts);
+        let what = match dice.between(0, 99) {
+            0..=44 => {
+                let (machine, quirk) = (self.some_host(dice), *dice.pick(&Quirk::ALL));
+                if matches!(quirk, Quirk::Denied | Quirk::PasswordExpired) {
+                    let after = at.saturating_add(lasts).saturating_add(Duration::from_secs(30));
+                    self.add(after, Duration::ZERO, What::Rotate { host: machine.clone() });
+                }
+                What::Quirk { machine, quirk }
+            }
+            45..=52 => What::Button { machine: self.some_host(dice), on: dice.percent(50) },
+            53..=62 => What::Outage(*dice.pick(&[
+                Outage::ApiDown,
+                Outage::ApiStalled,
+                Outage::NoPods,
+                Outage::Finalizers,
+                Outage::BudgetsClosed,
+                Outage::ActsRefused,
+            ])),
+            63..=67 => What::Outage(*dice.pick(&Outage::METRICS)),
+            68..=71 => What::RackCut { rack: dice.pick(&self.site.racks).name.clone() },
+            72..=73 => What::RackDark { rack: dice.pick(&self.site.racks).name.clone() },
+            74..=77 => {
+                let (one, other) = (self.some_host(dice), self.some_host(dice));
+                What::Swap { one, other }
+            }
+            78..=83 => return self.add(at, minutes(2), What::KillLeader),
+            84..=86 if self.processes > 1 => return self.add(at, minutes(3), What::PauseLeader),
+            84..=88 => return self.add(at, minutes(10), What::CutLeader),
+            89..=91 => return self.add(at, minutes(20), What::StoreDown),
+            92..=93 => {
+                let millis = *dice.pick(&[3_600_000, -3_600_000, 60_000, -60_000]);
+                What::ClockJump { millis }
+            }
+            94 => What::ClockRate { rate: 3 },
+            95..=96 => {
+                let pool = dice.pick(&self.site.pools).name.clone();
+                let hosts = self.site.hosts.len() as u64;
+                What::Bounds { pool, min: 0, max: u32::try_from(dice.between(0, hosts)).unwrap_or(0) }
+            }
+            97 => What::Freeze,
+            98 => What::Maintenance { host: self.some_host(dice) },
+            _ => What::Cordon { machine: self.some_host(dice) },
+        };
+        self.add(at, lasts, what);
+    }
+
+    /// The command that runs this day again.
+    pub fn command(&self) -> String {
+        format!("muster sim fuzz --seeds {}..{} --hours {} --trace", self.seed, self.seed + 1, self.length.millis() / 3_600_000)
+    }
+}
+
+/// Lives through a day. With `keep`, every line of the trace is kept and returned.
+pub async fn live(day: &Day, manner: &Manner, keep: bool) -> Result<(Outcome, Vec<String>), FuzzError> {
+    let mut simulation = Simulation::new(START, manner.clone());
+    if keep {
+        simulation.world().keep_all_lines();
+    }
+    simulation.plan_for(site::cluster_id());
+    let first = simulation.start().await?;
+    simulation.furnish(first, &day.site)?;
+    for _ in 1..day.processes {
+        simulation.start().await?;
+    }
+    let world = std::sync::Arc::clone(simulation.world());
+    for workload in &day.workloads {
+        world.add_workload(workload.clone());
+    }
+    for disturbance in &day.disturbances {
+        world.disturb(disturbance.clone());
+    }
+    if let Some(host) = &day.protected {
+        world.protect(host);
+    }
+    let mut next = AUDIT;
+    while next < day.length {
+        simulation.run_until(next).await?;
+        world.audit();
+        if !world.violations().is_empty() {
+            break;
+        }
+        next = next.saturating_add(AUDIT);
+        let rested = day.calm.saturating_add(REST);
+        if next > rested && next.saturating_sub(AUDIT) <= rested {
+            at_rest(&simulation, day).await?;
+        }
+    }
+    simulation.run_until(day.length).await?;
+    if world.violations().is_empty() {
+        at_rest(&simulation, day).await?;
+    }
+    let (digest, lines) = world.digest();
+    let outcome = Outcome {
+        seed: day.seed,
+        digest: format!("{digest:016x}"),
+        lines,
+        hosts: day.site.hosts.len(),
+        power_ons: world.power_ons(None),
+        power_offs: world.power_offs(None),
+        evictions: world.evictions(),
+        violations: world.violations(),
+    };
+    Ok((outcome, world.lines()))
+}
+
+/// What must be so when nothing has gone wrong for half an hour.
+async fn at_rest(simulation: &Simulation, day: &Day) -> Result<(), FuzzError> {
+    let world = simulation.world();
+    let mut free = Vec::new();
+    for host in &day.site.hosts {
+        let name = &host.machine.name;
+        let Some(status) = simulation.status(name).await? else { continue };
+        let now = simulation.wall();
+        let usable = status.phase == Phase::Idle
+            && status.held_until.is_none_or(|until| until < now)
+            && status.retry_at.is_none_or(|until| until < now)
+            && status.bmc_blocked.is_none()
+            && status.starts.len() < 20
+            && status.starts.last().is_none_or(|last| now.since(*last) > Duration::from_mins(20))
+            && status.off_since.is_none_or(|since| now.since(since) > Duration::from_mins(10));
+        if usable {
+            free.push(host);
+        }
+    }
+    world.judge_rest(&free);
+    Ok(())
+}
+
+/// How fuzzed days are lived: only news count, and the lease is renewed every ten seconds.
+pub fn quick() -> Manner {
+    Manner { attention: Attention::News, lease_factor: 10, ..Manner::default() }
+}
+
+/// The same with the production's own times.
+pub fn exact() -> Manner {
+    Manner { attention: Attention::News, ..Manner::default() }
+}

@@ -1,0 +1,329 @@
+//! What must never happen, judged by what is true and not by what anybody believes.
+//!
+//! The judge sees every call that reaches a machine, every change of its power, every change of a node, and every
+//! record that a loop stores. It knows the world's truth and nothing of how the loops come to their decisions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_model::{
+    Duration,
+    host::{
+        BareMetalNodeStatus, Intent, Phase,
+        keys::{self, HostRecord, Key},
+    },
+    power::PowerAction,
+};
+use serde::Serialize;
+
+use super::{disturbance::Outage, state::State};
+
+/// A broken invariant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Violation {
+    pub at: Duration,
+    /// The failure mode that it is about: `F9`.
+    pub row: &'static str,
+    pub text: String,
+}
+
+/// What was asked of one machine.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Asked {
+    pub on: Vec<u64>,
+    pub off: Vec<u64>,
+    /// The last graceful request.
+    pub graceful: Option<u64>,
+    pub last: Option<(u64, PowerAction)>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Judge {
+    pub violations: Vec<Violation>,
+    pub asked: BTreeMap<String, Asked>,
+    /// Machines that somebody else switched, and when.
+    pub foreign: BTreeMap<String, u64>,
+    /// Calls under way, by BMC.
+    pub in_flight: BTreeMap<String, u32>,
+    /// Refusals of an account, by BMC and access.
+    pub refused: BTreeMap<String, u32>,
+    /// Watts that a rack may draw.
+    pub caps: BTreeMap<String, u32>,
+    /// Power-ons in one second, in all.
+    pub starts: Vec<u64>,
+    pub starts_per_second: Option<u32>,
+    /// Processes that may act now, by their number.
+    pub told: BTreeSet<String>,
+    /// Where each host stands, as stored.
+    pub phases: BTreeMap<String, Phase>,
+    pub intents: BTreeMap<String, String>,
+    /// Pools of hosts, how large pools may be, and those with triggers.
+    pub pools: BTreeMap<String, String>,
+    pub most: BTreeMap<String, u32>,
+    pub triggered: BTreeSet<String>,
+    /// Marks on nodes that nobody needs, and at how many looks they were there.
+    pub leaks: BTreeMap<String, u32>,
+    /// Who holds the lease, as stored.
+    pub holder: Option<String>,
+}
+
+impl Judge {
+    /// Somebody else switched this machine.
+    pub(super) fn not_ours(&mut self, machine: &str, now: u64) {
+        self.foreign.insert(machine.to_owned(), now);
+    }
+}
+
+impl State {
+    /// Notes a broken invariant, once for each sentence.
+    pub(super) fn violate(&mut self, row: &'static str, text: String) {
+        if self.judge.told.insert(format!("{row} {text}")) {
+            self.say(&format!("VIOLATION {row}: {text}"));
+            let at = Duration::from_millis(self.now);
+            self.judge.violations.push(Violation { at, row, text });
+        }
+    }
+
+    /// After a machine's power changed.
+    pub(super) fn judge_power(&mut self, name: &str) {
+        let Some(machine) = self.machines.get(name) else { return };
+        if !machine.on {
+            return;
+        }
+        let Some(rack) = machine.build.rack.clone() else { return };
+        let Some(cap) = self.judge.caps.get(&rack).copied() else { return };
+        let on: Vec<_> =
+            self.machines.values().filter(|one| one.on && one.build.rack.as_ref() == Some(&rack)).collect();
+        // What a person switched on is not counted against those who keep the cap.
+        let foreign = on.iter().any(|one| self.judge.foreign.contains_key(&one.build.name));
+        let watts: u32 = on.iter().map(|one| one.build.max_watts).sum();
+        if watts > cap && !foreign {
+            self.violate("F20", format!("rack {rack} may draw {cap} W and draws up to {watts} W"));
+        }
+    }
+
+    /// A loop stored a record of a host.
+    pub(super) fn judge_record(&mut self, process: &str, key: &str, value: &[u8]) {
+        if key.starts_with(muster_model::lease::LEASES) {
+            if let Ok(lease) = serde_json::from_slice::<muster_model::lease::LeaseRecord>(value) {
+                let holder = Some(lease.holder).filter(|holder| !holder.is_empty());
+                if holder.is_some() && holder != self.judge.holder {
+                    self.say(&format!("{process} leads"));
+                }
+                self.judge.holder = holder;
+            }
+            return;
+        }
+        let Some(Key::Host { host, record }) = keys::parse(key) else { return };
+        match record {
+            HostRecord::Status => {
+                let Ok(status) = serde_json::from_slice::<BareMetalNodeStatus>(value) else { return };
+                let before = self.judge.phases.insert(host.to_owned(), status.phase);
+                if before != Some(status.phase) {
+                    let text = format!("{process}: {host} is {}: {}", status.phase, status.reason);
+                    self.say(&text);
+                    self.judge_phase(host, &status);
+                }
+            }
+            HostRecord::Intent => {
+                let Ok(intent) = serde_json::from_slice::<Intent>(value) else { return };
+                if self.judge.intents.insert(host.to_owned(), intent.id.clone()).as_ref() != Some(&intent.id) {
+                    let text = format!("{process}: wants {host} {}: {}", intent.want, intent.reason);
+                    self.say(&text);
+                    self.judge_intent(host, &intent);
+                }
+            }
+            HostRecord::Spec | HostRecord::Op | HostRecord::Metrics | HostRecord::Events => {}
+        }
+    }
+
+    /// What a stored phase claims must be true, as far as a watcher could see it.
+    fn judge_phase(&mut self, host: &str, status: &BareMetalNodeStatus) {
+        let Some(machine) = self.machines.get(host) else { return };
+        let visible = self.frozen.is_none();
+        let renews = machine.kubelet.is_some();
+        match status.phase {
+            Phase::Idle | Phase::ConfirmingOff if renews && visible && self.nodes.contains_key(host) => {
+                self.violate("F12", format!("{host} is said to be off while its kubelet renews"));
+            }
+            Phase::Serving if !machine.on && visible => {
+                // A power cut of the last minute may not have been seen yet.
+                if self.now.saturating_sub(machine.turned_at) > 60_000 {
+                    self.violate("F13", format!("{host} is said to serve and has no power"));
+                }
+            }
+            Phase::Reserved => self.judge_start(host),
+            _ => {}
+        }
+    }
+
+    /// A host is claimed: its pool may not become larger than it may be.
+    fn judge_start(&mut self, host: &str) {
+        let Some(pool) = self.judge.pools.get(host).cloned() else { return };
+        let Some(max) = self.judge.most.get(&pool).copied() else { return };
+        let up = |phase: Phase| match phase {
+            Phase::Reserved
+            | Phase::PreparingBoot
+            | Phase::PowerRequested
+            | Phase::Powered
+            | Phase::Booting
+            | Phase::Joining
+            | Phase::Serving
+            | Phase::Degraded => true,
+            Phase::Enrolling
+            | Phase::Idle
+            | Phase::Lost
+            | Phase::Cordoned
+            | Phase::Evicting
+            | Phase::Drained
+            | Phase::Stopping
+            | Phase::ForcingOff
+            | Phase::ConfirmingOff
+            | Phase::Backoff
+            | Phase::Quarantined => false,
+        };
+        let count = self
+            .judge
+            .phases
+            .iter()
+            .filter(|(name, phase)| self.judge.pools.get(*name) == Some(&pool) && up(**phase))
+            .filter(|(name, _)| !self.judge.foreign.contains_key(*name))
+            .count();
+        if count > max as usize {
+            self.violate("F1", format!("{count} hosts of pool {pool} are up or coming, {max} are allowed"));
+        }
+    }
+
+    /// Nobody is given up on the ground of a view that cannot be trusted.
+    fn judge_intent(&mut self, host: &str, intent: &Intent) {
+        if intent.want == muster_model::host::Switch::On {
+            return;
+        }
+        let age = |since: u64| self.now.saturating_sub(since);
+        let lasted = |outage: Outage| self.outage_since.get(&outage).copied().map(age);
+        if let Some((since, _)) = &self.frozen
+            && age(*since) > 150_000
+        {
+            let seconds = age(*since) / 1000;
+            return self.violate("F3", format!("{host} is given up on a view that is {seconds} s old"));
+        }
+        if lasted(Outage::NoPods).is_some_and(|age| age > 1_000) && self.nodes.len() > 1 {
+            return self.violate("F2", format!("{host} is given up while 0 pods are seen anywhere"));
+        }
+        let metric = Outage::METRICS.iter().filter_map(|one| lasted(*one)).max();
+        if metric.is_some_and(|age| age > 60_000) && self.judge.triggered.contains(&intent.pool) {
+            return self.violate("F6", format!("{host} is given up while the metrics of its pool are unknown"));
+        }
+        let (mut silent, mut all) = (0_u32, 0_u32);
+        for (name, node) in &self.nodes {
+            if node.taints.contains_key(muster_model::observe::OFF_TAINT) {
+                continue;
+            }
+            all += 1;
+            let last = self.machines.get(name).and_then(|one| one.renewed(self.now));
+            silent += u32::from(last.is_none_or(|last| age(last) > 120_000));
+        }
+        if silent > 3 && silent * 100 > all * 60 && self.frozen.is_none() {
+            self.violate("F16", format!("{host} is given up while {silent} of {all} nodes are silent"));
+        }
+    }
+
+    /// What must be true at any time.
+    pub(super) fn audit(&mut self) {
+        let quiet = self.outages.is_empty() && self.wished == 0;
+        if !quiet {
+            self.judge.leaks.clear();
+            return;
+        }
+        let mut leaks = BTreeMap::new();
+        for (name, node) in &self.nodes {
+            let phase = self.judge.phases.get(name).copied();
+            let draining = phase.is_some_and(|phase| phase.state() == muster_model::host::State::Draining);
+            let serving = matches!(phase, Some(Phase::Serving));
+            if node.mark.is_some() && !draining && phase != Some(Phase::Idle) {
+                leaks.insert(name.clone(), "carries our cordon and nothing drains it");
+            } else if serving && node.taints.contains_key(muster_model::observe::STARTUP_TAINT) {
+                leaks.insert(name.clone(), "serves and carries the startup taint");
+            }
+        }
+        let old = std::mem::take(&mut self.judge.leaks);
+        for (name, what) in leaks {
+            let count = old.get(&name).copied().unwrap_or(0) + 1;
+            if count > 4 {
+                self.violate("F11", format!("node {name} {what}"));
+            }
+            self.judge.leaks.insert(name, count);
+        }
+    }
+
+    /// A call reaches a machine.
+    pub(super) fn judge_call(&mut self, process: &str, host: &str, machine: &str, action: PowerAction) {
+        let now = self.now;
+        if host != machine && action.interrupts() {
+            self.violate("F15", format!("{action} for host {host} reached machine {machine}"));
+        }
+        if let Some(holder) = self.judge.holder.clone()
+            && holder != process
+        {
+            self.violate("F5", format!("{action} of {machine} by {process} while {holder} leads"));
+        }
+        if self.store_down_since.is_some_and(|since| now.saturating_sub(since) > 60_000) {
+            self.violate("F19", format!("{action} of {machine} although nobody reaches the store"));
+        }
+        let open = self.nodes.get(machine).is_some_and(|node| {
+            node.ready == "True"
+                && !node.unschedulable
+                && !node.taints.values().any(|(_, effect)| *effect == muster_model::k8s::Effect::NoSchedule)
+        });
+        if action.interrupts() && open && self.frozen.is_none() {
+            self.violate("F10", format!("{action} of {machine} while its node takes pods"));
+        }
+        let stopping = self.machines.get(machine).is_some_and(|one| one.stopping);
+        let asked_at = self.judge.asked.get(machine).and_then(|asked| asked.graceful);
+        if action == PowerAction::ForceOff
+            && stopping
+            && let Some(waited) = asked_at.map(|at| now - at)
+            && waited < 90_000
+        {
+            self.violate("F18", format!("power of {machine} is cut {waited} ms after it was asked to shut down"));
+        }
+        let live = self.live_pods_on(machine);
+        let was_on = self.machines.get(machine).is_some_and(|one| one.on);
+        if action.interrupts() && was_on && live > 0 {
+            self.violate("F9", format!("{action} of {machine} by {process} with {live} pods on it"));
+        }
+        if action.interrupts() && self.protected.contains(machine) {
+            self.violate("F22", format!("{action} of {machine}, where Muster itself runs"));
+        }
+        let asked = self.judge.asked.entry(machine.to_owned()).or_default();
+        let last = asked.last.replace((now, action));
+        let opposite = |(at, before): (u64, PowerAction)| {
+            (before.interrupts() != action.interrupts()).then_some(now - at).filter(|apart| *apart < 59_000)
+        };
+        let too_near = last.and_then(opposite);
+        let hour = asked.on.iter().rev().take_while(|at| now - **at < 3_600_000).count();
+        match action {
+            PowerAction::On => asked.on.push(now),
+            PowerAction::GracefulOff => {
+                asked.graceful = Some(now);
+                asked.off.push(now);
+            }
+            PowerAction::ForceOff | PowerAction::Cycle | PowerAction::Reset => asked.off.push(now),
+        }
+        if let Some(apart) = too_near {
+            self.violate("F21", format!("{action} of {machine} only {apart} ms after the opposite"));
+        }
+        if action == PowerAction::On && hour >= 12 {
+            self.violate("F21", format!("{machine} was asked to go on {hour} times within an hour"));
+        }
+        if action == PowerAction::On {
+            self.judge.starts.push(now);
+            let recent = self.judge.starts.iter().rev().take_while(|at| now - **at < 1_000).count();
+            if let Some(most) = self.judge.starts_per_second
+                && recent > most as usize
+            {
+                self.violate("F20", format!("{recent} power-ons within a second, {most} are allowed"));
+            }
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! The port to the cluster, as one process sees it: what the API server shows, and what it does when asked.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use async_trait::async_trait;
+use muster_model::{
+    Clock as _, Duration, Known, Timestamp,
+    k8s::Objects,
+    observe::{ActError, Acted, ClusterPort, ClusterView, NodeAction, NotSynced, Waiting},
+    pool::{Comparator, Trigger},
+    trigger::{Finding, Triggers},
+};
+
+use super::{Outage, ProcessClock, World, state::State};
+
+/// The cluster as one process sees it.
+#[derive(Debug)]
+pub(super) struct Port {
+    pub(super) world: Arc<World>,
+    pub(super) process: Arc<str>,
+    pub(super) clock: Arc<ProcessClock>,
+    /// When this process began to watch, in true milliseconds.
+    pub(super) since: u64,
+}
+
+impl State {
+    /// What a watcher sees whose watches are open. Times are true ones, as if its clock were right.
+    pub(super) fn fresh_view(&mut self) -> ClusterView {
+        let mut objects = self.objects();
+        if self.has(Outage::NoPods) {
+            objects = Arc::new(Objects { pods: Vec::new(), ..Objects::clone(&objects) });
+        } else if self.has(Outage::HalfThePods) {
+            let mut fewer = Objects::clone(&objects);
+            let mut place = 0_u32;
+            fewer.pods.retain(|_| {
+                place += 1;
+                place.is_multiple_of(2)
+            });
+            objects = Arc::new(fewer);
+        }
+        let now = self.now;
+        let renewed: BTreeMap<Arc<str>, Timestamp> = self
+            .nodes
+            .keys()
+            .filter_map(|name| {
+                let at = self.machines.get(name)?.renewed(now)?;
+                Some((Arc::from(name.as_str()), self.start.saturating_add(Duration::from_millis(at))))
+            })
+            .collect();
+        ClusterView {
+            number: self.number,
+            fresh_at: self.wall(),
+            objects,
+            renewed: Arc::new(renewed),
+            set_aside: Arc::from([]),
+        }
+    }
+}
+
+impl Port {
+    /// A true wall time as this process's clock showed it.
+    fn ours(&self, start: Timestamp, at: Timestamp) -> Timestamp {
+        self.clock.wall_at(at.since(start))
+    }
+}
+
+#[async_trait]
+impl ClusterPort for Port {
+    fn view(&self) -> Result<ClusterView, NotSynced> {
+        let mut state = self.world.state();
+        let frozen = state.frozen.clone();
+        let mut view = match frozen {
+            // Who starts while nobody answers has never seen anything.
+            Some((since, _)) if self.since >= since => {
+                let waiting = Waiting {
+                    kind: "pods".into(),
+                    why: "the API server does not answer".into(),
+                    since: self.clock.now(),
+                };
+                return Err(NotSynced { total: 17, waiting: vec![waiting] });
+            }
+            Some((_, view)) => view,
+            None => state.fresh_view(),
+        };
+        let start = state.start;
+        drop(state);
+        view.fresh_at = self.ours(start, view.fresh_at);
+        let renewed = view.renewed.iter().map(|(name, at)| (Arc::clone(name), self.ours(start, *at)));
+        view.renewed = Arc::new(renewed.collect());
+        Ok(view)
+    }
+
+    async fn changed(&self, seen: u64) {
+        let mut shown = self.world.state().shown.subscribe();
+        let _ = shown.wait_for(|number| *number > seen).await;
+    }
+
+    async fn act(&self, node: &str, action: &NodeAction) -> Result<Acted, ActError> {
+        let wait = Duration::from_millis(5);
+        self.clock.sleep(wait).await;
+        let mut state = self.world.state();
+        let what = || format!("{} {node}", action.verb());
+        if state.has(Outage::ApiDown) {
+            return Err(ActError::Unreachable { what: what(), why: "the API server does not answer".into() });
+        }
+        if state.has(Outage::ActsRefused) {
+            return Err(ActError::Refused { what: what(), why: "webhook \"policy.example.com\" failed".into() });
+        }
+        if let NodeAction::Cordon { .. } | NodeAction::Evict { .. } | NodeAction::DeleteNode { .. } = action
+            && state.protected.contains(node)
+        {
+            return Err(ActError::Protected { what: what(), why: "Muster runs there".into() });
+        }
+        let acted = state.act(node, action)?;
+        if acted == Acted::Done {
+            let subject = match action {
+                NodeAction::Evict { pod, .. } => format!("pod {} on {node}", pod.name),
+                NodeAction::AddTaint(taint) => format!("{node} {}", taint.key),
+                NodeAction::RemoveTaint { key } => format!("{node} {key}"),
+                _ => node.to_owned(),
+            };
+            let text = format!("{}: {} {subject}", self.process, action.verb());
+            state.say(&text);
+        }
+        Ok(acted)
+    }
+}
+
+impl State {
+    fn act(&mut self, name: &str, action: &NodeAction) -> Result<Acted, ActError> {
+        if let NodeAction::Evict { uid, .. } = action {
+            return self.evict(uid);
+        }
+        let Some(node) = self.nodes.get_mut(name) else { return Ok(Acted::Gone) };
+        let changed = match action {
+            NodeAction::Cordon { op } => {
+                if node.unschedulable {
+                    return Ok(Acted::AlreadySo);
+                }
+                (node.unschedulable, node.mark) = (true, Some(op.clone()));
+                true
+            }
+            NodeAction::Uncordon => {
+                let ours = node.mark.take().is_some();
+                if ours {
+                    node.unschedulable = false;
+                }
+                ours
+            }
+            NodeAction::Label { labels, taints } => {
+                let mut changed = false;
+                for (key, value) in labels.iter() {
+                    changed |= node.labels.insert(key.to_owned(), value.to_string()).as_deref() != Some(value);
+                }
+                for taint in taints {
+                    let value = (taint.value.to_string(), taint.effect);
+                    changed |= node.taints.insert(taint.key.to_string(), value.clone()) != Some(value);
+                }
+                changed
+            }
+            NodeAction::AddTaint(taint) => {
+                let taint = taint.clone();
+                return Ok(if self.taint(name, &taint) { Acted::Done } else { Acted::AlreadySo });
+            }
+            NodeAction::RemoveTaint { key } => node.taints.remove(key).is_some(),
+            NodeAction::DeleteNode { uid } => {
+                if node.uid != *uid {
+                    let why = "its uid is another one".to_owned();
+                    return Err(ActError::Conflict { what: name.to_owned(), why });
+                }
+                self.delete_node(name);
+                return Ok(Acted::Done);
+            }
+            NodeAction::Evict { .. } => false,
+        };
+        if !changed {
+            return Ok(Acted::AlreadySo);
+        }
+        self.touch();
+        Ok(Acted::Done)
+    }
+
+    fn evict(&mut self, uid: &str) -> Result<Acted, ActError> {
+        let Some(pod) = self.pods.get(uid) else { return Ok(Acted::Gone) };
+        if pod.deleted.is_some() {
+            return Ok(Acted::AlreadySo);
+        }
+        let workload = self.workloads.get(&pod.workload).cloned();
+        if let Some(workload) = workload
+            && self.disruptions_allowed(&workload) == Some(0)
+        {
+            return Err(ActError::Budget {
+                pod: uid.to_owned(),
+                budget: format!("PodDisruptionBudget default/{}", workload.name),
+                retry_after_seconds: Some(10),
+            });
+        }
+        self.delete_pod(uid);
+        self.evictions += 1;
+        Ok(Acted::Done)
+    }
+}
+
+/// Prometheus, as far as triggers ask it.
+#[derive(Debug)]
+pub(super) struct Metrics {
+    pub(super) world: Arc<World>,
+    pub(super) clock: Arc<ProcessClock>,
+}
+
+#[async_trait]
+impl Triggers for Metrics {
+    async fn evaluate(&self, trigger: &Trigger, now: Timestamp) -> Known<Finding> {
+        let unknown = |why: &str| Known::Unknown { why: why.to_owned(), since: now };
+        if self.world.state().has(Outage::MetricsSlow) {
+            self.clock.sleep(Duration::from_secs(10)).await;
+            return unknown("Prometheus did not answer within 10s");
+        }
+        let state = self.world.state();
+        let troubles = [
+            (Outage::MetricsRefused, "Prometheus answered 503"),
+            (Outage::MetricsEmpty, "the query returns no series"),
+            (Outage::MetricsNan, "the value is NaN"),
+            (Outage::MetricsStale, "the last sample is 10m old"),
+            (Outage::MetricsPartial, "only 50 % of the samples are there"),
+            (Outage::MetricsRenamed, "the query returns no series with its label"),
+        ];
+        if let Some((_, why)) = troubles.iter().find(|(outage, _)| state.has(*outage)) {
+            return unknown(why);
+        }
+        let Some((millis, since)) = state.signals.get(&trigger.metric_query).copied() else {
+            return unknown("the query returns no series");
+        };
+        #[allow(clippy::cast_precision_loss, reason = "values of a simulated metric are small")]
+        let value = millis as f64 / 1000.0;
+        let passes = match trigger.comparator() {
+            Comparator::Above => value > trigger.threshold,
+            Comparator::Below => value < trigger.threshold,
+        };
+        let held = state.since(since);
+        let fires = passes && held >= trigger.duration.get();
+        let why = format!("{value} against {} for {held}", trigger.threshold);
+        Known::Value { value: Finding { fires, value: value.to_string(), why }, at: now }
+    }
+}

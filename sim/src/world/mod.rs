@@ -1,0 +1,346 @@
+//! A world in memory: machines with BMCs, a cluster with a scheduler and kubelets, metrics, and time.
+//!
+//! It implements the ports that the production loops use, so that they run on it unchanged: as a server whose
+//! time is real or faster ([`World::live`]), or thousands of times faster and with the same trace for the same
+//! seed ([`simulation::Simulation`]). What is in it and what goes wrong are data ([`Build`], [`Workload`],
+//! [`Disturbance`]).
+//!
+//! Nothing in here decides anything that Muster decides; the [`judge`] knows what must never happen.
+
+mod bmc;
+mod cluster;
+pub mod disturbance;
+pub mod fleet;
+pub mod fuzz;
+mod grant;
+mod judge;
+mod kube;
+mod machine;
+pub mod process;
+pub mod random;
+pub mod script;
+pub mod simulation;
+pub mod site;
+mod state;
+mod store;
+pub mod timeline;
+pub mod trace;
+mod workload;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use muster_control::{hosts::Agents, planner::Connections};
+use muster_engine::lifecycle::{AgentView, Goodbye, Hello};
+use muster_model::{
+    Clock as _, Duration, Known, Timestamp, cluster::Cluster, host::Presence, observe::ClusterPort, trigger::Triggers,
+};
+use tokio_util::sync::CancellationToken;
+
+pub use disturbance::{Disturbance, Outage, What, Wish};
+pub use judge::Violation;
+pub use machine::{Build, Machine, Quirk};
+pub use timeline::{ProcessClock, START, Timeline};
+pub use workload::{Kind, Workload};
+
+use state::State;
+
+/// See the module.
+#[derive(Debug)]
+pub struct World {
+    line: Arc<Timeline>,
+    state: Mutex<State>,
+    goodbyes: Mutex<BTreeMap<String, Timestamp>>,
+}
+
+impl World {
+    /// An empty world that begins at `start`.
+    pub fn new(start: Timestamp) -> Arc<Self> {
+        Arc::new(Self {
+            line: Timeline::new(start),
+            state: Mutex::new(State::new(start)),
+            goodbyes: Mutex::default(),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub const fn timeline(&self) -> &Arc<Timeline> {
+        &self.line
+    }
+
+    /// A clock that is right.
+    pub fn clock(&self) -> Arc<ProcessClock> {
+        ProcessClock::new(Arc::clone(&self.line))
+    }
+
+    pub fn now(&self) -> Duration {
+        self.line.now()
+    }
+
+    pub fn add_machine(&self, build: Build) {
+        self.state().add_machine(build);
+    }
+
+    /// Starts running something on the cluster.
+    pub fn add_workload(&self, workload: Workload) {
+        let mut state = self.state();
+        let name = workload.name.clone();
+        state.workloads.insert(name.clone(), workload);
+        state.reconcile(&name);
+    }
+
+    pub fn set_replicas(&self, workload: &str, replicas: u32) {
+        self.state().set_replicas(workload, replicas);
+    }
+
+    /// Plans something that goes wrong, or that somebody does.
+    pub fn disturb(&self, disturbance: Disturbance) {
+        self.state().disturb(disturbance);
+    }
+
+    /// Muster runs on this machine: its node may not be drained.
+    pub fn protect(&self, machine: &str) {
+        self.state().protected.insert(machine.to_owned());
+    }
+
+    /// A rack may draw so much.
+    pub fn cap(&self, rack: &str, watts: u32) {
+        self.state().judge.caps.insert(rack.to_owned(), watts);
+    }
+
+    /// A host serves a pool.
+    pub fn belongs(&self, host: &str, pool: &str) {
+        self.state().judge.pools.insert(host.to_owned(), pool.to_owned());
+    }
+
+    /// A pool may have so many nodes, and has triggers or not.
+    pub fn pool_may(&self, pool: &str, max: u32, triggered: bool) {
+        let mut state = self.state();
+        // What was allowed a moment ago may still be under way.
+        let most = state.judge.most.entry(pool.to_owned()).or_default();
+        *most = max.max(*most);
+        if triggered {
+            state.judge.triggered.insert(pool.to_owned());
+        }
+    }
+
+    /// Looks at what must be true at any time.
+    pub fn audit(&self) {
+        self.state().audit();
+    }
+
+    /// Looks at what must be true once nothing has gone wrong for a while: nobody waits for what is free.
+    pub fn judge_rest(&self, free: &[&site::HostSetting]) {
+        let mut state = self.state();
+        if !state.outages.is_empty() || state.wished > 0 {
+            return;
+        }
+        let waiting: Vec<(String, i64, BTreeMap<String, String>)> = state
+            .pods
+            .iter()
+            .filter(|(_, pod)| pod.object.is_pending())
+            .filter_map(|(uid, pod)| {
+                let workload = state.workloads.get(&pod.workload)?;
+                Some((uid.clone(), workload.milli_cpu, workload.selector.clone()))
+            })
+            .collect();
+        for (uid, milli_cpu, selector) in waiting {
+            let fits = |host: &&&site::HostSetting| {
+                let pool_fits = selector.get("nodepool").is_none_or(|pool| *pool == host.pool);
+                let quirks = state.machines.get(&host.machine.name).is_some_and(|one| one.quirks.is_empty());
+                let up = state.judge.phases.iter().filter(|(name, phase)| {
+                    state.judge.pools.get(*name) == Some(&host.pool)
+                        && !matches!(phase.state(), muster_model::host::State::Off)
+                });
+                let room = state.judge.most.get(&host.pool).is_none_or(|most| up.count() < *most as usize);
+                let rack = host.machine.rack.as_ref();
+                let capped = rack.is_some_and(|rack| state.judge.caps.contains_key(rack));
+                pool_fits && quirks && room && !capped && milli_cpu < host.machine.milli_cpu
+            };
+            let host = free.iter().find(fits).map(|host| host.machine.name.clone());
+            if let Some(host) = host {
+                state.violate("F4", format!("pod {uid} waits although host {host} is free"));
+                return;
+            }
+        }
+    }
+
+    /// So many machines may be switched on in one second.
+    pub fn starts_per_second(&self, most: u32) {
+        self.state().judge.starts_per_second = Some(most);
+    }
+
+    /// The next moment at which something happens or somebody wakes.
+    pub fn next(&self) -> Option<Duration> {
+        let event = self.state().events.first_key_value().map(|((at, _), _)| Duration::from_millis(*at));
+        [event, self.line.next()].into_iter().flatten().min()
+    }
+
+    /// Lets time pass: what is due happens, in order, and whoever waited for it is woken. Never goes back.
+    pub fn advance(&self, to: Duration) {
+        while let Some(next) = self.next().filter(|next| *next <= to) {
+            self.step(next);
+        }
+        self.step(to);
+    }
+
+    /// To one instant, without those between.
+    pub(crate) fn step(&self, to: Duration) {
+        self.state().advance(to.millis());
+        self.line.advance(to);
+    }
+
+    /// Follows real time, `factor` times as fast, until `stop`.
+    #[allow(clippy::disallowed_methods, reason = "this is the rim where real time comes in")]
+    pub async fn live(&self, factor: u32, stop: CancellationToken) {
+        /// Often enough that a person sees no steps.
+        const FRAME: std::time::Duration = std::time::Duration::from_millis(5);
+        let (began, base) = (std::time::Instant::now(), self.now());
+        while !stop.is_cancelled() {
+            let passed = Duration::from(began.elapsed());
+            self.advance(base.saturating_add(Duration::from_millis(passed.millis() * u64::from(factor))));
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(FRAME) => {}
+            }
+        }
+    }
+
+    /// The cluster as a process with this clock sees it.
+    pub fn port(self: &Arc<Self>, process: &str, clock: &Arc<ProcessClock>) -> Arc<dyn ClusterPort> {
+        let since = self.now().millis();
+        Arc::new(kube::Port { world: Arc::clone(self), process: process.into(), clock: Arc::clone(clock), since })
+    }
+
+    pub fn connections(self: &Arc<Self>, process: &str, clock: &Arc<ProcessClock>) -> Arc<dyn Connections> {
+        Arc::new(Connected(self.port(process, clock)))
+    }
+
+    pub fn triggers(self: &Arc<Self>, clock: &Arc<ProcessClock>) -> Arc<dyn Triggers> {
+        Arc::new(kube::Metrics { world: Arc::clone(self), clock: Arc::clone(clock) })
+    }
+
+    pub fn agents(self: &Arc<Self>, clock: &Arc<ProcessClock>) -> Arc<dyn Agents> {
+        Arc::new(Heard { world: Arc::clone(self), clock: Arc::clone(clock) })
+    }
+
+    fn goodbye(&self, host: &str, at: Timestamp) {
+        self.goodbyes.lock().unwrap_or_else(PoisonError::into_inner).insert(host.to_owned(), at);
+    }
+
+    /// Adds a line to the trace.
+    pub fn say(&self, text: &str) {
+        self.state().say(text);
+    }
+
+    /// Keeps every line of the trace from now on.
+    pub fn keep_all_lines(&self) {
+        self.state().trace = trace::Trace::new(usize::MAX);
+    }
+
+    pub fn lines(&self) -> Vec<String> {
+        self.state().trace.lines().map(str::to_owned).collect()
+    }
+
+    /// The trace's digest and number of lines.
+    pub fn digest(&self) -> (u64, u64) {
+        let state = self.state();
+        (state.trace.digest(), state.trace.count())
+    }
+
+    pub fn violations(&self) -> Vec<Violation> {
+        self.state().judge.violations.clone()
+    }
+
+    /// Whether a machine has power.
+    pub fn is_on(&self, machine: &str) -> bool {
+        self.state().machines.get(machine).is_some_and(|one| one.on)
+    }
+
+    /// Whether a node takes no pods.
+    pub fn is_cordoned(&self, node: &str) -> bool {
+        self.state().nodes.get(node).is_some_and(|one| one.unschedulable)
+    }
+
+    /// Requests to switch on that reached machines: one of them, or all.
+    pub fn power_ons(&self, machine: Option<&str>) -> usize {
+        self.asked(machine, |asked| asked.on.len())
+    }
+
+    /// Requests to switch off that reached machines, gentle and forced.
+    pub fn power_offs(&self, machine: Option<&str>) -> usize {
+        self.asked(machine, |asked| asked.off.len())
+    }
+
+    fn asked(&self, machine: Option<&str>, count: impl Fn(&judge::Asked) -> usize) -> usize {
+        let state = self.state();
+        let mine = |name: &str| machine.is_none_or(|machine| machine == name);
+        state.judge.asked.iter().filter(|(name, _)| mine(name)).map(|(_, asked)| count(asked)).sum()
+    }
+
+    /// Evictions that were granted.
+    pub fn evictions(&self) -> u64 {
+        self.state().evictions
+    }
+
+    /// Pods that wait for a node.
+    pub fn pending(&self) -> usize {
+        self.state().pods.values().filter(|pod| pod.object.is_pending()).count()
+    }
+
+    /// Pods that run.
+    pub fn running(&self) -> usize {
+        self.state().pods.values().filter(|pod| pod.node.is_some() && pod.is_live() && !pod.is_daemon()).count()
+    }
+
+    /// A record of a host was stored: a change of phase goes into the trace, and before the judge.
+    fn stored(&self, process: &str, key: &str, value: &[u8]) {
+        self.state().judge_record(process, key, value);
+    }
+
+    pub(crate) fn take_wishes(&self) -> Vec<Wish> {
+        std::mem::take(&mut self.state().wishes)
+    }
+}
+
+/// One cluster, for every name.
+#[derive(Debug)]
+struct Connected(Arc<dyn ClusterPort>);
+
+impl Connections for Connected {
+    fn port(&self, _: &Cluster) -> Option<Arc<dyn ClusterPort>> {
+        Some(Arc::clone(&self.0))
+    }
+}
+
+/// Agents on machines whose operating system is up.
+#[derive(Debug)]
+struct Heard {
+    world: Arc<World>,
+    clock: Arc<ProcessClock>,
+}
+
+impl Agents for Heard {
+    fn view(&self, host: &str) -> AgentView {
+        let at = self.clock.now();
+        let hello = {
+            let state = self.world.state();
+            let up = state.machines.get(host).filter(|one| one.os && !one.has(Quirk::KubeletHangs));
+            up.map(|one| Hello { boot_id: format!("boot-{host}-{}", one.boots), at })
+        };
+        let goodbyes = self.world.goodbyes.lock().unwrap_or_else(PoisonError::into_inner);
+        AgentView { hello, goodbye: goodbyes.get(host).map(|at| Goodbye { op: String::new(), at: *at }) }
+    }
+
+    fn presence(&self, host: &str, now: Timestamp) -> Known<Presence> {
+        let state = self.world.state();
+        let up = state.machines.get(host).is_some_and(|one| one.os && !one.has(Quirk::KubeletHangs));
+        Known::Value { value: if up { Presence::Answers } else { Presence::Silent }, at: now }
+    }
+}

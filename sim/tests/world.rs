@@ -1,0 +1,82 @@
+//! Stories of the simulated world, compared with what is stored beside them.
+//!
+//! `MUSTER_BLESS=1 cargo test -p muster-sim --test world` stores what happens now; read it before you commit it.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
+
+use std::{fs, path::PathBuf};
+
+use muster_model::Duration;
+use muster_sim::world::{fleet, fuzz, process::Manner, script};
+
+fn directory() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("scripts")
+}
+
+/// Runs a story on one thread.
+fn tell(text: &str) -> (String, Result<(), script::ScriptError>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(script::run(text, Manner::default()))
+}
+
+#[test]
+#[allow(clippy::disallowed_methods, reason = "whether to store is asked of the environment, as everywhere in tests")]
+fn stories_go_as_stored() {
+    let bless = std::env::var("MUSTER_BLESS").is_ok();
+    let only = std::env::var("MUSTER_STORY").ok();
+    let mut paths: Vec<PathBuf> = fs::read_dir(directory())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "world"))
+        .collect();
+    paths.sort();
+    assert!(!paths.is_empty());
+    let mut wrong = Vec::new();
+    for path in paths {
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        if only.as_ref().is_some_and(|only| *only != name) {
+            continue;
+        }
+        let (output, result) = tell(&fs::read_to_string(&path).unwrap());
+        let stored = path.with_extension("out");
+        if bless {
+            fs::write(&stored, &output).unwrap();
+        }
+        if let Err(error) = result {
+            wrong.push(format!("{name}: {error}\n{output}"));
+        } else if fs::read_to_string(&stored).unwrap_or_default() != output {
+            wrong.push(format!("{name}: not as stored in {}\n{output}", stored.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// OPS-R1, R2, a sample: days full of trouble break nothing and come to rest. The full count is `make chaos`.
+#[test]
+fn ops_r1_r2_days_full_of_trouble_break_nothing() {
+    let fleet = fleet::Fleet {
+        first: 0,
+        end: 8,
+        length: Duration::from_hours(8),
+        threads: 2,
+        manner: fuzz::quick(),
+        stop_at_first: false,
+    };
+    let result = fleet::live(&fleet, &|_| {});
+    assert!(result.errors.is_empty(), "{:?}", result.errors);
+    assert_eq!(result.outcomes.len(), 8);
+    let broken: Vec<_> = result.outcomes.iter().filter(|outcome| !outcome.violations.is_empty()).collect();
+    assert!(broken.is_empty(), "{broken:#?}");
+    // A day on which nothing happens proves nothing.
+    assert!(result.outcomes.iter().any(|outcome| outcome.power_offs > 0 && outcome.evictions > 0));
+}
+
+/// OPS-R1: the same seed is the same day, byte for byte.
+#[test]
+fn ops_r1_the_same_seed_has_the_same_trace() {
+    let live = || fleet::one(3, Duration::from_hours(6), &fuzz::quick(), true).unwrap();
+    let ((one, lines), (other, others)) = (live(), live());
+    let differs = lines.iter().zip(&others).find(|(a, b)| a != b);
+    assert_eq!(differs, None);
+    assert_eq!((one.digest, one.lines), (other.digest, other.lines));
+    assert!(lines.len() > 100, "{}", lines.len());
+}

@@ -1,0 +1,240 @@
+// What people do: scale, hold, choose many, search, walk by keys, go back, keep two tabs open, sign in.
+
+import { findings, open, settled, shot } from './browser.mjs';
+import { ANN, MARKUP, until } from './lab.mjs';
+
+const DONE = { timeout: 30_000 };
+
+export async function actions(world) {
+  const { lab, browser, check, assert } = world;
+  const base = lab.base;
+  const window = await open(browser, base, { as: ANN });
+  const { page } = window;
+  const pool = (name) => lab.get(`/api/v1/nodepools/${lab.pools[name]}`);
+  const operations = async (name) => (await lab.get(`/api/v1/operations?nodepool_id=${lab.pools[name]}&limit=100`)).operations;
+
+  async function scale(name, to) {
+    const row = page.getByRole('row').filter({ has: page.getByRole('link', { name, exact: true }) });
+    await row.getByRole('button', { name: 'Scale' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByLabel('Nodes').fill(String(to));
+    return dialog;
+  }
+
+  await check('scale to 0 and back: the pool stays on the page and can be scaled again', async () => {
+    await window.to('/pools');
+    await settled(page);
+    for (const to of [0, 2]) {
+      const dialog = await scale('burst', to);
+      await dialog.getByRole('button', { name: /^Scale/ }).click();
+      await dialog.waitFor({ state: 'detached' });
+      await until(`size ${to}`, async () => (await pool('burst')).spec.nodeCount === to);
+      await page.getByRole('row').filter({ hasText: 'burst' }).getByRole('cell').nth(3).getByText(String(to), { exact: true }).waitFor(DONE);
+    }
+  });
+
+  await check('sizes outside the bounds cannot be sent', async () => {
+    for (const wrong of ['-1', '9', '1.5', '']) {
+      const dialog = await scale('burst', wrong);
+      assert.equal(await dialog.getByRole('button', { name: /^Scale/ }).isDisabled(), true, wrong);
+      await page.keyboard.press('Escape');
+      await dialog.waitFor({ state: 'detached' });
+    }
+    assert.equal((await pool('burst')).spec.nodeCount, 2);
+  });
+
+  await check('a double click is one operation', async () => {
+    const before = (await operations('burst')).length;
+    const dialog = await scale('burst', 3);
+    await dialog.getByRole('button', { name: 'Scale', exact: true }).dblclick();
+    await dialog.waitFor({ state: 'detached' });
+    await until('size 3', async () => (await pool('burst')).spec.nodeCount === 3);
+    assert.equal((await operations('burst')).length, before + 1);
+  });
+
+  await check('a stale target is refused and says so', async () => {
+    const dialog = await scale('burst', 5);
+    await lab.call('PATCH', `/api/v1/nodepools/${lab.pools.burst}`, { spec: { labels: { changed: String(Date.now()) } } });
+    window.seen.noise = /Failed to load resource/;
+    await dialog.getByRole('button', { name: 'Scale', exact: true }).click();
+    await dialog.getByRole('alert').waitFor();
+    assert.match(await dialog.getByRole('alert').innerText(), /412|not as the request demands/);
+    assert.equal((await pool('burst')).spec.nodeCount, 3);
+    await page.keyboard.press('Escape');
+    window.seen.noise = /^$/;
+  });
+
+  await check('a range is chosen in a rack and held together', async () => {
+    await window.to('/racks');
+    await settled(page);
+    await page.locator('#tile-gpu-3').click({ modifiers: ['Control'] });
+    await page.locator('#tile-gpu-1').click({ modifiers: ['Shift'] });
+    await page.getByText('3 hosts chosen').waitFor();
+    await shot(page, 'racks-chosen');
+    await page.getByRole('button', { name: 'Act on them' }).click();
+    const dialog = page.getByRole('dialog');
+    for (const name of ['gpu-1', 'gpu-2', 'gpu-3']) assert.ok((await dialog.innerText()).includes(name), `${name} is listed`);
+    assert.ok(!(await dialog.innerText()).includes('gpu-4'));
+    await dialog.getByLabel('Reason').fill('firmware');
+    await shot(page, 'act-dialog');
+    await dialog.getByRole('button', { name: 'Hold', exact: true }).click();
+    await dialog.waitFor({ state: 'detached', ...DONE });
+    for (const name of ['gpu-1', 'gpu-2', 'gpu-3']) assert.equal((await lab.get(`/api/v1/hosts/${name}`)).spec.hold.reason, 'firmware');
+  });
+
+  await check('what destroys is typed, and lists what it hits', async () => {
+    await window.to('/hosts/batch-1');
+    await settled(page);
+    await page.getByRole('button', { name: 'Hold', exact: true }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByText('Power cycle').click();
+    await dialog.getByLabel('Reason').fill('stuck');
+    const go = dialog.getByRole('button', { name: 'Power cycle', exact: true });
+    assert.equal(await go.isDisabled(), true);
+    await dialog.getByLabel(/to confirm/).fill('batch-2');
+    assert.equal(await go.isDisabled(), true, 'another name is not enough');
+    await dialog.getByLabel(/to confirm/).fill('batch-1');
+    assert.equal(await go.isDisabled(), false);
+    await page.keyboard.press('Escape');
+    await dialog.waitFor({ state: 'detached' });
+  });
+
+  await check('names and reasons with markup are text', async () => {
+    for (const where of ['/hosts/web-4', '/racks', '/']) {
+      await window.to(where);
+      await settled(page);
+      assert.ok(!(await page.title()).includes('owned'), where);
+      assert.equal(await page.locator('main img[src="x"]').count(), 0);
+    }
+    await lab.call('PUT', '/api/v1/freeze', { mode: 'frozen', reason: MARKUP });
+    await page.locator('.banner.frozen').getByText('<img').waitFor(DONE);
+    assert.ok(!(await page.title()).includes('owned'));
+    await shot(page, 'overview-frozen');
+    await lab.call('PUT', '/api/v1/freeze', { mode: 'none', reason: 'tested' });
+    await page.locator('.banner.frozen').waitFor({ state: 'detached', ...DONE });
+  });
+
+  await check('search finds by MAC and goes there; back and forward keep the state', async () => {
+    await window.to('/pools?sort=name&q=e');
+    await settled(page);
+    await page.keyboard.press('/');
+    await page.keyboard.type('02:00:00:00:03:01');
+    await page.getByRole('option').first().getByText('batch-1').waitFor();
+    await shot(page, 'search');
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { name: 'batch-1' }).waitFor();
+    await page.goBack();
+    await page.waitForURL('**/pools?sort=name&q=e');
+    assert.equal(await page.getByLabel('Filter by name').inputValue(), 'e');
+    await page.goForward();
+    await page.getByRole('heading', { name: 'batch-1' }).waitFor();
+  });
+
+  await check('OPS-U17 by keys alone: go to the racks, walk, choose, hold, and read why', async () => {
+    await window.to('/');
+    await settled(page);
+    await page.keyboard.press('g');
+    await page.keyboard.press('r');
+    await page.waitForURL('**/racks');
+    await settled(page);
+    await page.locator('#tile-batch-2').focus();
+    await page.keyboard.press('ArrowDown');
+    assert.equal(await page.evaluate(() => document.activeElement?.id), 'tile-batch-1');
+    await page.keyboard.press(' ');
+    await page.getByText('1 host chosen').waitFor();
+    await page.getByRole('button', { name: 'Act on them' }).focus();
+    await page.keyboard.press('Enter');
+    const dialog = page.getByRole('dialog');
+    await dialog.waitFor();
+    await dialog.getByLabel('Reason').focus();
+    await page.keyboard.type('by keys');
+    await dialog.getByRole('button', { name: 'Hold', exact: true }).focus();
+    await page.keyboard.press('Enter');
+    await dialog.waitFor({ state: 'detached', ...DONE });
+    assert.equal((await lab.get('/api/v1/hosts/batch-1')).spec.hold.reason, 'by keys');
+    await page.locator('#tile-batch-1').focus();
+    await page.keyboard.press('Enter');
+    await page.waitForURL('**/hosts/batch-1');
+    await page.getByRole('heading', { name: 'Why' }).waitFor();
+    await page.keyboard.press('?');
+    await page.getByRole('dialog').getByText('These keys').waitFor();
+    await page.keyboard.press('Escape');
+  });
+
+  await check('two tabs: what one does the other shows', async () => {
+    const other = await window.context.newPage();
+    await other.goto(`${base}/hosts/batch-2`, { waitUntil: 'domcontentloaded' });
+    await settled(other);
+    await lab.post('/api/v1/hosts/batch-2/hold', { reason: 'in another tab' });
+    await other.getByText(/held by ann/).first().waitFor(DONE);
+    await lab.post('/api/v1/hosts/batch-2/release', { reason: 'done' });
+    await other.getByRole('button', { name: 'Hold', exact: true }).waitFor(DONE);
+    await other.close();
+  });
+
+  await check('OPS-U10 what the page says is what the API says', async () => {
+    for (const [where, api] of [
+      [`/pools/${lab.pools.web}`, `/api/v1/explain/pool/${lab.pools.web}`],
+      ['/hosts/web-2', '/api/v1/explain/host/web-2'],
+      ['/hosts/gpu-4', '/api/v1/explain/host/gpu-4'],
+    ]) {
+      await window.to(where);
+      await settled(page);
+      // The planner looks again while we compare: both are read until they speak of one moment.
+      await until(`the same words at ${where}`, async () => {
+        const said = await lab.get(api);
+        const [headline, rest] = await Promise.all([page.locator('.explain strong').first().innerText(), page.locator('.explain pre').first().innerText()]);
+        const still = (text) => text.replace(/last look .*$/m, '').split('\n').map((line) => line.trimEnd()).join('\n').trim();
+        return headline === said.headline && still(rest) === still(said.text.split('\n').slice(1).join('\n'));
+      }, 60_000);
+    }
+  });
+
+  await check('what-if answers and changes nothing', async () => {
+    const before = (await pool('gpu')).resource_version;
+    await window.to('/what-if?ask=fail&what=rack&name=a1');
+    await page.getByText('Answered in').waitFor(DONE);
+    await shot(page, 'what-if-fail');
+    assert.equal((await pool('gpu')).resource_version, before);
+    await page.getByText('Nothing is changed here.').waitFor();
+    await window.to('/what-if?ask=fail&what=rack&name=nowhere');
+    window.seen.noise = /Failed to load resource/;
+    await page.getByRole('alert').waitFor(DONE);
+    assert.match(await page.getByRole('alert').innerText(), /nowhere/);
+    window.seen.noise = /^$/;
+  });
+
+  await check('400 % zoom at 1280: nothing has to be scrolled sideways', async () => {
+    await page.setViewportSize({ width: 320, height: 600 });
+    for (const where of ['/', '/pools', '/racks', '/pending', '/energy', '/what-if']) {
+      await window.to(where);
+      await settled(page);
+      assert.ok((await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)) <= 0, where);
+    }
+    await page.setViewportSize({ width: 1280, height: 860 });
+  });
+
+  await check('signing in: nobody is asked who they are, and a wrong address is not believed', async () => {
+    const nobody = await open(browser, base, {});
+    nobody.seen.noise = /Failed to load resource/;
+    await nobody.to('/pools');
+    const dialog = nobody.page.getByRole('dialog');
+    await dialog.getByText(/Every address is believed/).waitFor();
+    await shot(nobody.page, 'sign-in');
+    assert.deepEqual(await findings(nobody.page), [], 'axe');
+    await dialog.getByLabel('Address').fill(ANN);
+    await nobody.page.keyboard.press('Enter');
+    await nobody.page.getByRole('link', { name: 'web', exact: true }).waitFor(DONE);
+    await nobody.to('/?as=eve%40example.com');
+    await nobody.page.getByText('eve@example.com').waitFor(DONE);
+    assert.ok(!nobody.page.url().includes('as='), 'the address does not keep it');
+    assert.deepEqual(nobody.seen.off, []);
+    await nobody.context.close();
+  });
+
+  await check('zero console errors and zero requests off the origin in all of this', async () => {
+    assert.deepEqual(window.seen.errors, []);
+    assert.deepEqual(window.seen.off, []);
+  });
+  await window.context.close();
+}

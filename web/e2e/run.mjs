@@ -1,0 +1,69 @@
+// Every page in every state, in a real browser against the real server. Run with `npm run e2e`, or by scripts/test.sh.
+// `ONLY=text` runs the checks whose name contains it. Pictures are in target/page-shots: look at them.
+
+import assert from 'node:assert/strict';
+import { launch } from './browser.mjs';
+import { Lab, until } from './lab.mjs';
+import { actions } from './actions.mjs';
+import { disturbed } from './disturbed.mjs';
+import { matrix } from './matrix.mjs';
+
+const started = Date.now();
+let [passed, failed] = [0, 0];
+const only = process.env.ONLY ?? '';
+
+/** One check. What fails says so with the first lines of why, and the others go on. */
+async function check(name, body) {
+  if (only && !name.includes(only)) return;
+  const at = Date.now();
+  try {
+    await body();
+    passed += 1;
+    console.log(`ok    ${name} (${Date.now() - at} ms)`);
+  } catch (cause) {
+    failed += 1;
+    console.log(`FAIL  ${name} (${Date.now() - at} ms)\n      ${String(cause?.message ?? cause).split('\n').slice(0, 14).join('\n      ')}`);
+  }
+}
+
+let lab;
+let chrome;
+try {
+  lab = await Lab.start();
+  await lab.fill();
+  chrome = await launch();
+  // Machines of two pools are on, one could not be switched on, and there is a decision for each.
+  await until('the fleet', async () => {
+    const [overview, decisions] = await Promise.all([lab.get('/api/v1/overview'), lab.get('/api/v1/decisions?limit=5')]);
+    return overview.hosts.on >= 3 && decisions.decisions.length > 0;
+  });
+  await until('history', async () => (await lab.get('/api/v1/history?series=watts')).series[0]?.points.length >= 3);
+  const decision = (await lab.get('/api/v1/decisions?limit=1&actions_only=true')).decisions[0].id;
+  const pages = [
+    ['overview', '/'],
+    ['pools', '/pools'],
+    ['pool', `/pools/${lab.pools.web}`],
+    ['racks', '/racks'],
+    ['host', '/hosts/web-2'],
+    ['pending', '/pending'],
+    ['decisions', '/decisions'],
+    ['decision', `/decisions/${decision}`],
+    ['what-if', '/what-if?ask=bounds&pool=gpu&min=0&max=4'],
+    ['energy', '/energy'],
+    ['settings', '/settings'],
+  ];
+  console.log(`      the lab is ready after ${Date.now() - started} ms`);
+  const world = { lab, browser: chrome.browser, pages, check, assert };
+  await matrix(world);
+  await actions(world);
+  await disturbed(world);
+} catch (cause) {
+  failed += 1;
+  console.log(`FAIL  the lab\n      ${cause?.stack ?? cause}\n${lab?.server?.log?.() ?? ''}`);
+} finally {
+  await chrome?.close();
+  await lab?.stop();
+}
+console.log(`took ${Math.round((Date.now() - started) / 1000)} s`);
+console.log(`test result: ${failed ? 'FAILED' : 'ok'}. ${passed} passed; ${failed} failed`);
+process.exit(failed ? 1 : 0);

@@ -1,0 +1,100 @@
+// Calls to our own origin. Every failure becomes a Problem that can be shown to a person.
+
+export class Problem extends Error {
+  readonly status: number;
+  readonly code: string;
+  readonly requestId: string | undefined;
+  readonly details: string[];
+
+  constructor(status: number, code: string, message: string, requestId?: string, details: string[] = []) {
+    super(message);
+    this.status = status;
+    this.code = code;
+    this.requestId = requestId;
+    this.details = details;
+  }
+
+  get forbidden() {
+    return this.status === 403;
+  }
+}
+
+export type Answer<T> = { body: T; etag: string | null; warnings: string[] };
+
+const SECRET = 'muster.token';
+
+/** Kept for the tab only: closing it signs out. */
+export const token = {
+  get: () => sessionStorage.getItem(SECRET),
+  set: (value: string) => sessionStorage.setItem(SECRET, value),
+  clear: () => sessionStorage.removeItem(SECRET),
+};
+
+export function headers(extra: Record<string, string> = {}): Record<string, string> {
+  const bearer = token.get();
+  const user = sessionStorage.getItem('muster.user');
+  return {
+    Accept: 'application/json',
+    ...(bearer ? { Authorization: `Bearer ${bearer}` } : {}),
+    ...(user ? { 'X-User-Email': user } : {}),
+    ...extra,
+  };
+}
+
+type Options = { method?: string; body?: unknown; ifMatch?: string | null; key?: string; signal?: AbortSignal; merge?: boolean };
+
+export async function call<T>(path: string, options: Options = {}): Promise<Answer<T>> {
+  const sent: Record<string, string> = {};
+  if (options.body !== undefined) sent['Content-Type'] = options.merge ? 'application/merge-patch+json' : 'application/json';
+  if (options.ifMatch) sent['If-Match'] = options.ifMatch;
+  if (options.key) sent['Idempotency-Key'] = options.key;
+  let response: Response;
+  try {
+    response = await fetch(path, {
+      method: options.method ?? 'GET',
+      headers: headers(sent),
+      body: options.body === undefined ? undefined : JSON.stringify(options.body),
+      signal: options.signal,
+      cache: 'no-store',
+    });
+  } catch (cause) {
+    if (options.signal?.aborted) throw cause;
+    throw new Problem(0, 'UNREACHABLE', 'The server does not answer. What is shown is the last that was known.');
+  }
+  const text = await response.text();
+  if (!response.ok) throw problem(response, text);
+  let body: T;
+  try {
+    body = (text ? JSON.parse(text) : undefined) as T;
+  } catch {
+    throw new Problem(response.status, 'BAD_ANSWER', 'The server answered with something that is not JSON.', id(response));
+  }
+  const warning = response.headers.get('Warning');
+  return { body, etag: response.headers.get('ETag'), warnings: warning ? [warning] : [] };
+}
+
+export const get = async <T>(path: string, signal?: AbortSignal): Promise<T> => (await call<T>(path, { signal })).body;
+
+const id = (response: Response) => response.headers.get('X-Request-Id') ?? undefined;
+
+function problem(response: Response, text: string): Problem {
+  try {
+    const body = JSON.parse(text) as { error?: { code?: string; message?: string; details?: string; fields?: unknown[] } };
+    const error = body.error;
+    if (error?.message) {
+      const details = error.fields?.length ? error.fields.map(line) : error.details ? [error.details] : [];
+      return new Problem(response.status, error.code ?? 'ERROR', error.message, id(response), details);
+    }
+  } catch {
+    // Not ours: a proxy's page, for instance. Its text is not shown.
+  }
+  return new Problem(response.status, 'ERROR', `The server answered ${response.status} without a reason.`, id(response));
+}
+
+const line = (detail: unknown): string =>
+  typeof detail === 'object' && detail !== null && 'path' in detail
+    ? `${(detail as { path: string }).path ? `${(detail as { path: string }).path}: ` : ''}${(detail as { problem?: string }).problem ?? ''}`
+    : String(detail);
+
+/** One per intended action: repeating a click repeats the key, and the server does it once. */
+export const newKey = () => crypto.randomUUID();

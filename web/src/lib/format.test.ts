@@ -1,0 +1,30 @@
+import { expect, test } from 'vitest';
+import { bytes, clock, duration, energy, money, plural, share, short, watts } from './format.ts';
+
+const same = (found: unknown, wanted: unknown) => expect(found).toBe(wanted);
+
+test('lengths of time', () => {
+  for (const [seconds, text] of [[0, '0 s'], [59.9, '59 s'], [60, '1 min'], [3599, '59 min'], [3600, '1 h'], [5400, '1 h 30 min'], [40_000, '11 h'], [200_000, '2 d'], [-5, '0 s']] as const)
+    same(duration(seconds), text);
+  same(clock(130), '2:10');
+  same(clock(3661), '1:01:01');
+});
+
+test('amounts keep three digits', () => {
+  same(bytes(0), '0 B');
+  same(bytes(12 * 1024 ** 3), '12 GiB');
+  same(bytes(10.9 * 1024 ** 3), '10.9 GiB');
+  same(watts(180_000), '180 W');
+  same(watts(12_340_000), '12.3 kW');
+  same(energy(1080), '1.08 kWh');
+  same(money(1_500_000), '€1.50');
+  same(short(0.5), '0.5');
+  same(plural(1, 'host'), '1 host');
+  same(plural(2, 'host'), '2 hosts');
+});
+
+test('shares of what is needed, where both are numbers of one unit', () => {
+  expect(share('10.9 GiB', '12 GiB')).toBeCloseTo(0.908, 3);
+  same(share('1', '2'), 0.5);
+  for (const [has, needs] of [['a=b', 'a=c'], ['2 nodes', '3 hosts'], ['5', '0'], ['', '4']] as const) same(share(has, needs), undefined);
+});

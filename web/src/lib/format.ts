@@ -1,0 +1,71 @@
+// Numbers and times as people read them. Pure, tested.
+
+export function duration(seconds: number): string {
+  const s = Math.max(0, Math.floor(seconds));
+  if (s < 60) return `${s} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min`;
+  if (s < 86_400) {
+    const minutes = Math.floor((s % 3600) / 60);
+    return s < 36_000 && minutes ? `${Math.floor(s / 3600)} h ${minutes} min` : `${Math.floor(s / 3600)} h`;
+  }
+  return `${Math.floor(s / 86_400)} d`;
+}
+
+/** `2:10`, for time that runs against a deadline. */
+export function clock(seconds: number): string {
+  const s = Math.max(0, Math.floor(seconds));
+  const [h, m] = [Math.floor(s / 3600), Math.floor((s % 3600) / 60)];
+  const two = (n: number) => String(n).padStart(2, '0');
+  return h ? `${h}:${two(m)}:${two(s % 60)}` : `${m}:${two(s % 60)}`;
+}
+
+export const since = (time: string | undefined, now: number): string => (time ? duration((now - Date.parse(time)) / 1000) : '–');
+
+export function bytes(value: number): string {
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
+  let at = 0;
+  while (value >= 1024 && at < units.length - 1) {
+    value /= 1024;
+    at += 1;
+  }
+  return `${short(value)} ${units[at]}`;
+}
+
+export function watts(milliwatts: number): string {
+  const w = milliwatts / 1000;
+  return Math.abs(w) >= 10_000 ? `${short(w / 1000)} kW` : `${Math.round(w).toLocaleString('en')} W`;
+}
+
+export function energy(wattHours: number): string {
+  if (Math.abs(wattHours) >= 1_000_000) return `${short(wattHours / 1_000_000)} MWh`;
+  return Math.abs(wattHours) >= 1000 ? `${short(wattHours / 1000)} kWh` : `${Math.round(wattHours)} Wh`;
+}
+
+/** Millionths of the currency. */
+export const money = (micros: number, currency = '€'): string => `${currency}${(micros / 1e6).toLocaleString('en', { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`;
+
+/** At most three digits that mean something. */
+export function short(value: number): string {
+  const digits = Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 10 ? 1 : 2;
+  return value.toFixed(digits).replace(/(\.\d*?)0+$/, '$1').replace(/\.$/, '');
+}
+
+export const cores = (millis: number): string => (millis % 1000 === 0 ? String(millis / 1000) : short(millis / 1000));
+
+export const plural = (count: number, one: string, many = `${one}s`): string => `${count.toLocaleString('en')} ${count === 1 ? one : many}`;
+
+/** `14:02:10`, and the day when it is not today. */
+export function moment(time: string, now: number): string {
+  const date = new Date(time);
+  const same = new Date(now).toDateString() === date.toDateString();
+  const text = date.toLocaleTimeString('en-GB');
+  return same ? text : `${date.toISOString().slice(0, 10)} ${text}`;
+}
+
+/** What share of `required` there is, where both are numbers of one unit: `10.9 GiB` of `12 GiB`. */
+export function share(observed: string, required: string): number | undefined {
+  const read = (text: string) => /^(\d+(?:\.\d+)?)\s*(\D*)$/.exec(text.trim());
+  const [has, needs] = [read(observed), read(required)];
+  if (!has || !needs || has[2] !== needs[2] || Number(needs[1]) === 0) return undefined;
+  return Number(has[1]) / Number(needs[1]);
+}

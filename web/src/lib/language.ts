@@ -1,0 +1,70 @@
+// The state language: one glyph, one colour role and one sentence for each state, on page, terminal and docs.
+
+import { clock, since } from './format.ts';
+import type { Host } from './types.ts';
+
+export type Role = 'off' | 'accent' | 'ready' | 'draining' | 'error' | 'held' | 'unknown';
+
+export type Said = { glyph: string; role: Role; word: string; text: string; progress?: number };
+
+const GLYPH: Record<Role, string> = { off: '○', accent: '◔', ready: '●', draining: '◑', error: '▲', held: '‖', unknown: '?' };
+
+const say = (role: Role, word: string, text: string, progress?: number): Said => ({ glyph: GLYPH[role], role, word, text, progress });
+
+/** What one line can say about a host. */
+export function host(one: Host, now: number): Said {
+  const status = one.status;
+  if (!status) return say('unknown', 'unknown', 'no status yet');
+  if (one.spec.admin === 'maintenance' || one.spec.admin === 'disabled') return say('held', one.spec.admin, `${one.spec.admin} · ${since(status.phaseSince, now)}`);
+  if (one.spec.hold) return say('held', 'held', `held by ${one.spec.hold.by || 'somebody'}${one.spec.hold.until ? ` · until ${new Date(one.spec.hold.until).toLocaleTimeString('en-GB', { timeStyle: 'short' })}` : ''}`);
+  if (status.powerState === 'unknown' && status.state !== 'error') return say('unknown', 'unknown', `BMC silent · ${since(status.phaseSince, now)}`);
+  const age = since(status.stateSince, now);
+  switch (status.state) {
+    case 'off':
+      return say('off', 'off', `off · ${age}`);
+    case 'powering-on': {
+      const [from, to] = [Date.parse(status.stateSince), status.deadline ? Date.parse(status.deadline) : NaN];
+      const spent = (now - from) / 1000;
+      const total = (to - from) / 1000;
+      const text = Number.isFinite(total) ? `${status.phase} · ${clock(spent)} of ${clock(total)}` : `${status.phase} · ${clock(spent)}`;
+      return say('accent', 'booting', text, Number.isFinite(total) && total > 0 ? Math.min(1, spent / total) : undefined);
+    }
+    case 'ready':
+      return status.phase === 'serving' ? say('ready', 'ready', `ready · ${age}`) : say('draining', status.phase, `${status.phase} · ${status.reason}`);
+    case 'draining':
+      return say('draining', 'draining', `${status.phase} · ${status.reason}`);
+    case 'error':
+      return say('error', status.phase, `${status.phase} · ${status.reason}`);
+  }
+}
+
+/** Conditions that say that something is wrong, or unusual, when they are true. */
+const ODD = new Set(['Quarantined', 'BMCUnverified', 'Held', 'Paused', 'Drifted', 'Overdue', 'WakeUnproven', 'Unexpected', 'Maintenance']);
+/** Conditions that only tell what is going on. */
+const NEWS = new Set(['ScalingUp', 'ScalingDown', 'Booting', 'Draining']);
+
+/** How a condition is shown: fine, going on, or in need of somebody. */
+export function condition(type: string, status: string): Role {
+  if (status === 'Unknown') return 'unknown';
+  const on = status === 'True';
+  if (NEWS.has(type)) return on ? 'accent' : 'off';
+  if (ODD.has(type)) return on ? (type === 'Held' || type === 'Paused' || type === 'Maintenance' ? 'held' : 'draining') : 'off';
+  return on ? 'ready' : 'draining';
+}
+
+export function pool(health: string | undefined): Role {
+  switch (health) {
+    case 'Healthy':
+      return 'ready';
+    case 'Degraded':
+      return 'draining';
+    case 'Unhealthy':
+      return 'error';
+    default:
+      return 'unknown';
+  }
+}
+
+/** Worst first. */
+export const RANK: Record<Role, number> = { error: 0, unknown: 1, draining: 2, accent: 3, held: 4, ready: 5, off: 6 };
+export const glyph = (role: Role): string => GLYPH[role];

@@ -1,0 +1,119 @@
+// One stream of changes for the whole page. Each change names the one before it, and heartbeats carry the last number: a
+// gap or a reordering makes the page read everything anew, so that what is shown is never a mixture of two moments.
+
+import { headers } from './api.ts';
+import { judge, type Change } from './sequence.ts';
+
+export type { Change };
+
+type Listener = (change: Change | 'resync') => void;
+
+/** No sign of life for this long, heartbeats included, and the data counts as stale. */
+const SILENT = 4_000;
+/** Older than this, nothing may be done on the strength of it. */
+const UNSAFE = 30_000;
+
+class Live {
+  now = $state(Date.now());
+  heard = $state(0);
+  connected = $state(false);
+  sequence = 0;
+  #listeners = new Set<Listener>();
+  #stop: AbortController | undefined;
+  #wait = 250;
+
+  get age() {
+    return this.heard ? Math.max(0, this.now - this.heard) : Infinity;
+  }
+  get stale() {
+    return this.heard > 0 && this.age > SILENT;
+  }
+  get unsafe() {
+    return this.age > UNSAFE;
+  }
+
+  start() {
+    setInterval(() => (this.now = Date.now()), 500);
+    addEventListener('online', () => this.#again(0));
+    document.addEventListener('visibilitychange', () => {
+      if (!document.hidden && this.stale) this.#again(0);
+    });
+    void this.#run();
+  }
+
+  on(listener: Listener): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  #again(wait: number) {
+    this.#wait = wait;
+    this.#stop?.abort();
+  }
+
+  async #run() {
+    for (;;) {
+      this.#stop = new AbortController();
+      try {
+        await this.#read(this.#stop.signal);
+      } catch {
+        // The state says that it is not connected; trying again is all there is to do.
+      }
+      this.connected = false;
+      await new Promise((done) => setTimeout(done, this.#wait));
+      this.#wait = Math.min(Math.max(250, this.#wait * 2), 3_000);
+    }
+  }
+
+  async #read(signal: AbortSignal) {
+    const watchdog = setInterval(() => {
+      if (this.connected && Date.now() - this.heard > 3 * SILENT) this.#stop?.abort();
+    }, 1_000);
+    try {
+      const query = this.sequence ? `?after=${this.sequence}` : '';
+      const response = await fetch(`/api/v1/stream${query}`, { headers: headers({ Accept: 'text/event-stream' }), signal, cache: 'no-store' });
+      if (!response.ok || !response.body) throw new Error(String(response.status));
+      this.connected = true;
+      this.heard = Date.now();
+      this.#wait = 250;
+      const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+      let rest = '';
+      for (;;) {
+        const { done, value } = await reader.read();
+        if (done) return;
+        this.heard = Date.now();
+        rest += value;
+        const parts = rest.split(/\r?\n\r?\n/);
+        rest = parts.pop() ?? '';
+        for (const part of parts) this.#take(part);
+      }
+    } finally {
+      clearInterval(watchdog);
+    }
+  }
+
+  #take(text: string) {
+    let event = 'message';
+    const data: string[] = [];
+    for (const line of text.split(/\r?\n/)) {
+      if (line.startsWith('event:')) event = line.slice(6).trim();
+      else if (line.startsWith('data:')) data.push(line.slice(5).trimStart());
+    }
+    if (!data.length) return;
+    let said: Change;
+    try {
+      said = JSON.parse(data.join('\n')) as Change;
+    } catch {
+      return this.#again(0); // Not ours, or cut in the middle: begin the stream anew.
+    }
+    const verdict = judge(this.sequence, event, said);
+    this.sequence = verdict.sequence;
+    if (verdict.tell) this.#tell(verdict.tell);
+  }
+
+  #tell(what: Change | 'resync') {
+    for (const listener of this.#listeners) listener(what);
+  }
+}
+
+export const live = new Live();

@@ -1,0 +1,50 @@
+// What-if questions as they stand in the URL, and as the API takes them. Pure, tested.
+
+import type { Fix } from './types.ts';
+
+export type Question = {
+  cluster_id?: string;
+  add?: { count: number; cpu?: string; memory?: string; gpu?: number; tolerate?: string[] };
+  fail?: string[];
+  remove?: string[];
+  set?: string[];
+  consolidate?: boolean;
+};
+
+const words = (text: string | null): string[] => (text ?? '').split(',').map((one) => one.trim()).filter(Boolean);
+
+/** Everything has a default, so that an empty URL is a question too. */
+export function questionFrom(query: URLSearchParams): Question {
+  const cluster = query.get('cluster');
+  const base: Question = cluster ? { cluster_id: cluster } : {};
+  switch (query.get('ask') ?? 'add') {
+    case 'fail':
+      return { ...base, fail: [`${query.get('what') ?? 'rack'}/${query.get('name') ?? ''}`] };
+    case 'bounds':
+      return { ...base, set: [`${query.get('pool') ?? ''}.min=${query.get('min') ?? '0'}`, `${query.get('pool') ?? ''}.max=${query.get('max') ?? '10'}`] };
+    case 'set':
+      return { ...base, set: words(query.get('set')) };
+    case 'fewer':
+      return { ...base, consolidate: true };
+    case 'now':
+      return base;
+    default: {
+      const gpus = Number(query.get('gpus') ?? '0');
+      const tolerate = words(query.get('tolerate'));
+      return { ...base, add: { count: Number(query.get('count') ?? '20'), cpu: query.get('cpu') ?? '4', memory: query.get('memory') ?? '16Gi', ...(gpus > 0 ? { gpu: gpus } : {}), ...(tolerate.length ? { tolerate } : {}) } };
+    }
+  }
+}
+
+/** A suggested change as a question, if it is one that can be tried: bounds and sizes of pools. */
+export function questionOf(fix: Pick<Fix, 'object' | 'patch'>): string | undefined {
+  const [kind, pool] = fix.object.split('/');
+  if (kind !== 'nodepools' || !pool) return undefined;
+  const spec = (fix.patch as { spec?: { nodeCount?: number; autoscaling?: { minNodes?: number; maxNodes?: number } } }).spec;
+  const set = [
+    ...(spec?.autoscaling?.maxNodes !== undefined ? [`${pool}.max=${spec.autoscaling.maxNodes}`] : []),
+    ...(spec?.autoscaling?.minNodes !== undefined ? [`${pool}.min=${spec.autoscaling.minNodes}`] : []),
+    ...(spec?.nodeCount !== undefined ? [`${pool}.count=${spec.nodeCount}`] : []),
+  ];
+  return set.length ? new URLSearchParams({ ask: 'set', set: set.join(',') }).toString() : undefined;
+}
