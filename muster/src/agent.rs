@@ -167,7 +167,7 @@ impl Agent {
                 match self.post::<_, serde_json::Value>("taken", &taken).await {
                     Ok(_) => return Ok(()),
                     Err(error) => {
-                        tracing::warn!(%error, "the order could not be confirmed; the host stays on")
+                        tracing::warn!(%error, "the order could not be confirmed; the host stays on");
                     }
                 }
             } else {

@@ -175,8 +175,9 @@ async fn ops_r19_discovery_sends_nothing_secret_before_its_key_is_approved_and_l
     let said = text(&first);
     let pin = said
         .split(|c: char| c.is_whitespace() || "\"',;".contains(c))
-        .find(|word| word.starts_with("sha256/"));
-    let pin = pin.unwrap_or_else(|| panic!("the key is shown: {said}")).trim_end_matches('.').to_owned();
+        .find(|word| word.starts_with("sha256:"));
+    let pin =
+        pin.unwrap_or_else(|| panic!("the key is shown: {said}")).trim_end_matches([':', '.']).to_owned();
 
     let found = run(&[
         "discover",

@@ -10,6 +10,7 @@
 mod harness;
 
 use std::{
+    fmt::Write as _,
     fs,
     net::{SocketAddr, TcpListener},
     process::{Child, Command, Stdio},
@@ -202,8 +203,9 @@ async fn pages(metrics: Arc<Metrics>) -> SocketAddr {
 async fn prometheus(directory: &std::path::Path, pages: &[(&str, &str)]) -> (Running, String) {
     let mut jobs = String::from("global: {scrape_interval: 1s}\nscrape_configs:\n");
     for (number, (address, path)) in pages.iter().enumerate() {
-        jobs += &format!(
-            "- {{job_name: j{number}, metrics_path: {path}, static_configs: [{{targets: ['{address}']}}]}}\n"
+        let _ = writeln!(
+            jobs,
+            "- {{job_name: j{number}, metrics_path: {path}, static_configs: [{{targets: ['{address}']}}]}}"
         );
     }
     fs::write(directory.join("prometheus.yml"), jobs).unwrap();
@@ -255,7 +257,7 @@ async fn the_eight_names_answer_triggers_of_a_real_prometheus() {
     let (data, scraped) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let server = sensed(data.path(), &fleet).await;
     let stop = CancellationToken::new();
-    let inside = pages(in_sight(&clock, &stop).await).await.to_string();
+    let inside = pages(Box::pin(in_sight(&clock, &stop)).await).await.to_string();
     let served = server.base.trim_start_matches("http://").to_owned();
     let (_running, url) = prometheus(
         scraped.path(),
@@ -317,7 +319,7 @@ async fn the_eight_names_answer_triggers_of_a_real_prometheus() {
 async fn promtool_takes_the_eight_names() {
     let clock = Arc::new(RealClock::default());
     let stop = CancellationToken::new();
-    let metrics = in_sight(&clock, &stop).await;
+    let metrics = Box::pin(in_sight(&clock, &stop)).await;
     let cluster = metrics.render().unwrap();
     let hosts = metrics.render_hosts().unwrap().unwrap();
     stop.cancel();

@@ -107,7 +107,8 @@ pub struct Planner {
     told_link: Option<ToldLink>,
     /// When the cluster's users were last told of the plan.
     noted_at: Option<Timestamp>,
-    tracker: Tracker,
+    /// In a box: planners are held by value in futures.
+    tracker: Box<Tracker>,
     load: Option<Load>,
 }
 
@@ -135,7 +136,7 @@ impl Planner {
             view: None,
             told_link: None,
             noted_at: None,
-            tracker: Tracker::default(),
+            tracker: Box::default(),
             load: None,
         }
     }

@@ -18,7 +18,7 @@ pub(super) fn answer(shared: &Shared, request: &Request, level: u8) -> (u8, Vec<
     let operator = level >= Level::Operator as u8;
     match (request.function, request.command, request.data.as_slice()) {
         (0x00, 0x01, _) => (OK, chassis_status(shared)),
-        (0x00, 0x02 | 0x08, _) if !operator => (NO_PRIVILEGE, Vec::new()),
+        (0x00, 0x02 | 0x08, _) | (0x06, 0x02, _) if !operator => (NO_PRIVILEGE, Vec::new()),
         (0x00, 0x02, [control, ..]) => (chassis_control(shared, *control), Vec::new()),
         (0x00, 0x08, [5, flags @ ..]) if flags.len() >= 5 => {
             let mut inner = shared.inner.lock().unwrap_or_else(PoisonError::into_inner);
@@ -35,7 +35,6 @@ pub(super) fn answer(shared: &Shared, request: &Request, level: u8) -> (u8, Vec<
             // Device 0x20, firmware 1.02, IPMI 2.0, chassis device; enterprise 0, product 1.
             (OK, vec![0x20, 0x01, 0x01, 0x02, 0x02, 0x80, 0, 0, 0, 1, 0, 0, 0, 0, 0])
         }
-        (0x06, 0x02, _) if !operator => (NO_PRIVILEGE, Vec::new()),
         (0x06, 0x02, _) => {
             shared.inner().counters.restarts += 1;
             (OK, Vec::new())

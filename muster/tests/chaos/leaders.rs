@@ -92,8 +92,10 @@ impl Scene {
         machine.press_button();
         eventually("power", async || machine.power() == Power::On).await;
         stopped.process.signal("-CONT");
-        eventually("the old one knows", async || stopped.phase(&name).await != "" && !stopped.leads().await)
-            .await;
+        eventually("the old one knows", async || {
+            !stopped.phase(&name).await.is_empty() && !stopped.leads().await
+        })
+        .await;
         pause(WATCHED).await;
         assert_eq!(bmc.counters().resets, resets, "run {number}, {moment:?}: the old leader still acts");
         assert_eq!(machine.power(), Power::On, "run {number}, {moment:?}");

@@ -151,6 +151,11 @@ fn read_target(sent: &Value, project: &str) -> Result<(Bmc, Map<String, Value>),
         ]);
         known.extend(credentials.iter().map(|name| ("bmcCredentials".to_owned(), json!(name))));
         known.extend(system.iter().map(|id| ("systemId".to_owned(), json!(id))));
+        // The key that was approved belongs to the host: without it its BMC would be a stranger again.
+        known.extend(pin.iter().filter(|_| driver == DriverKind::Redfish).map(|pin| {
+            let driver = json!({ "kind": driver.to_string(), "settings": { "pin": pin.to_string() } });
+            ("drivers".to_owned(), json!([driver]))
+        }));
         let endpoint = match driver {
             DriverKind::Redfish => Endpoint::Redfish {
                 url: format!("{}://{address}", if plain { "http" } else { "https" }),

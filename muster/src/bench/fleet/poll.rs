@@ -61,7 +61,7 @@ pub(super) async fn run(data: &Path, hosts: u32, watch: u32) -> anyhow::Result<V
     Ok(vec![
         Measure::new(case, format!("{hosts} BMCs every 60 s, processor"), "cores", vec![used / length])
             .bar(Bar::AtMost(CORES_BAR))
-            .note(format!("over {length:.0} s, {serving} serving at the end")),
+            .note(format!("over {length:.0} s; at the end {serving} serving of {phases:?}")),
         Measure::new(case, format!("{hosts} BMCs every 60 s, memory"), "MB", vec![memory / 1e6])
             .bar(Bar::AtMost(MEMORY_BAR))
             .note("of the process with the loop and the benchmark"),

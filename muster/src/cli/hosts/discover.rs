@@ -35,7 +35,7 @@ pub(crate) struct Discover {
     /// How the BMC proves who it is
     #[arg(long, value_parser = ["pin", "webpki", "insecure"])]
     tls_verify: Option<String>,
-    /// Key of the BMC that you have compared: sha256/…
+    /// Key of the BMC that you have compared: sha256:…
     #[arg(long)]
     pin: Option<String>,
     /// Ask without TLS, where the server permits it
@@ -65,7 +65,9 @@ pub(crate) async fn discover(session: &Session, args: Discover) -> Outcome {
     }
     let request = Request::new(Method::POST, "/api/v1/discover", format!("BMC {}", args.address)).body(body);
     let found = session.client.call(request).await.map_err(|failure| {
-        if failure.faults.is_empty() && failure.exit != Exit::Denied {
+        if failure.cause.contains("POWER_UNAPPROVED_CERTIFICATE") {
+            failure.next("compare that key with the one that the BMC shows itself, then repeat with --pin and the key")
+        } else if failure.faults.is_empty() && failure.exit != Exit::Denied {
             failure.next("the text above says what to do; the server must reach the BMC, and bmc.allow must name its address")
         } else {
             failure
