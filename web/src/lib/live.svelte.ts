@@ -49,16 +49,14 @@ class Live {
     // when it closes, the next one goes on from where it is.
     const name = `muster-news-${identity()}`;
     this.#others = new BroadcastChannel(name);
-    this.#others.onmessage = (event: MessageEvent<string>) => {
-      this.connected = true;
-      this.#hear(event.data);
-    };
+    this.#others.onmessage = (event: MessageEvent<string>) => this.#hear(event.data);
     if (navigator.locks) void navigator.locks.request(name, () => this.#run());
     else void this.#run();
   }
 
   #hear(part: string) {
     this.heard = Date.now();
+    this.connected = true; // Also after a silence on the same connection.
     this.#take(part);
   }
 
