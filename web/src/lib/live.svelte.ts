@@ -17,6 +17,8 @@ class Live {
   now = $state(Date.now());
   heard = $state(0);
   connected = $state(false);
+  /** Nobody is signed in: there is nothing to hear. */
+  refused = $state(false);
   sequence = 0;
   #listeners = new Set<Listener>();
   #others: BroadcastChannel | undefined;
@@ -27,13 +29,14 @@ class Live {
     return this.heard ? Math.max(0, this.now - this.heard) : Infinity;
   }
   get stale() {
-    return this.heard > 0 && this.age > SILENT;
+    return !this.refused && this.heard > 0 && this.age > SILENT;
   }
   get unsafe() {
     return this.age > UNSAFE;
   }
 
   start() {
+    this.heard = Date.now(); // Silence counts from the beginning.
     setInterval(() => {
       this.now = Date.now();
       if (this.stale) this.connected = false;
@@ -46,16 +49,14 @@ class Live {
     // when it closes, the next one goes on from where it is.
     const name = `muster-news-${identity()}`;
     this.#others = new BroadcastChannel(name);
-    this.#others.onmessage = (event: MessageEvent<string>) => {
-      this.connected = true;
-      this.#hear(event.data);
-    };
+    this.#others.onmessage = (event: MessageEvent<string>) => this.#hear(event.data);
     if (navigator.locks) void navigator.locks.request(name, () => this.#run());
     else void this.#run();
   }
 
   #hear(part: string) {
     this.heard = Date.now();
+    this.connected = true; // Also after a silence on the same connection.
     this.#take(part);
   }
 
@@ -90,6 +91,7 @@ class Live {
     try {
       const query = this.sequence ? `?after=${this.sequence}` : '';
       const response = await fetch(`/api/v1/stream${query}`, { headers: headers({ Accept: 'text/event-stream' }), signal, cache: 'no-store' });
+      this.refused = response.status === 401;
       if (!response.ok || !response.body) throw new Error(String(response.status));
       this.connected = true;
       this.heard = Date.now();
