@@ -104,7 +104,7 @@ fn observed(inputs: &Inputs, draft: &mut Draft) {
         Observed::View(view) => {
             draft.snapshot.cluster = (*view.objects).clone();
             let age = inputs.now.since(view.fresh_at);
-            if age > STALE_AFTER {
+            if age > STALE_AFTER && !muster_model::planted::is("F3") {
                 draft.gap(
                     Scope::Everything,
                     format!("the view of the cluster is {age} old, at most {STALE_AFTER} is trusted"),

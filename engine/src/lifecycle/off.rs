@@ -255,7 +255,7 @@ impl Turn<'_> {
         if !node.labels_complete {
             self.ask(EffectKind::ApplyLabels);
         }
-        if node.startup_taint {
+        if node.startup_taint && !(muster_model::planted::is("F17") && self.from == Phase::Serving) {
             self.ask(EffectKind::RemoveStartupTaint);
         }
         if node.off_taint {
@@ -266,7 +266,9 @@ impl Turn<'_> {
         }
         let surplus = muster_model::host::is_true(&self.status.conditions, ConditionType::Surplus);
         match node.cordon {
-            Cordon::Ours { .. } if !surplus => self.ask(EffectKind::Uncordon),
+            Cordon::Ours { .. } if !surplus && !muster_model::planted::is("F11") => {
+                self.ask(EffectKind::Uncordon)
+            }
             Cordon::None if surplus => self.ask(EffectKind::Cordon),
             Cordon::None => self.status.cordoned_by = None,
             Cordon::Ours { .. } | Cordon::Foreign => {}

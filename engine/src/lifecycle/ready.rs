@@ -93,7 +93,8 @@ pub(super) fn lost_node(mut turn: Turn<'_>) -> Step {
         turn.dress_node();
         return turn.go(Rule::Row(15), Phase::Serving, None, "its node is Ready again, 1 lease renewed");
     }
-    if turn.is_overdue() {
+    // Nobody knows whether it is still away while its cluster does not answer.
+    if turn.is_overdue() && turn.node().is_some() {
         let limit = turn.settings().limits.lost;
         return give_up(turn, "NodeLost", &format!("its node did not come back within {limit}"));
     }
