@@ -19,6 +19,7 @@ pub mod lease;
 pub mod names;
 pub mod observe;
 pub mod patch;
+pub mod planted;
 pub mod platform;
 pub mod pool;
 pub mod power;

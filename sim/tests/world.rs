@@ -6,7 +6,7 @@
 use std::{fs, path::PathBuf};
 
 use muster_model::Duration;
-use muster_sim::world::{fleet, fuzz, process::Manner, script};
+use muster_sim::world::{fleet, fuzz, script};
 
 fn directory() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("scripts")
@@ -15,11 +15,14 @@ fn directory() -> PathBuf {
 /// Runs a story on one thread.
 fn tell(text: &str) -> (String, Result<(), script::ScriptError>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    runtime.block_on(script::run(text, Manner::default()))
+    runtime.block_on(script::run(text, fuzz::exact()))
 }
 
 #[test]
-#[allow(clippy::disallowed_methods, reason = "whether to store is asked of the environment, as everywhere in tests")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "whether to store is asked of the environment, as everywhere in tests"
+)]
 fn stories_go_as_stored() {
     let bless = std::env::var("MUSTER_BLESS").is_ok();
     let only = std::env::var("MUSTER_STORY").ok();

@@ -97,7 +97,9 @@ impl Gate {
             self.starts.pop_front();
         }
         let limit = global.max_starts_per_second;
-        if self.starts.len() >= usize::try_from(limit).unwrap_or(usize::MAX) {
+        if self.starts.len() >= usize::try_from(limit).unwrap_or(usize::MAX)
+            && !muster_model::planted::is("F20")
+        {
             return Err(Refusal::StartsPerSecond { limit });
         }
         self.starts.push_back(now);

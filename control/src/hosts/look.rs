@@ -52,6 +52,7 @@ pub(super) async fn limited<T>(
     call: impl Future<Output = Result<T, PowerError>>,
 ) -> Result<T, PowerError> {
     let call = pin!(call);
+    let limit = if muster_model::planted::is("F23") { Duration::from_hours(1) } else { limit };
     let patience = pin!(clock.sleep(limit));
     match select(call, patience).await {
         Either::Left((answer, _)) => answer,
@@ -183,6 +184,7 @@ fn silent(glass: &Glass<'_>, (class, message): (TroubleClass, String)) -> Looked
 /// What a failed call says about the BMC.
 pub(super) fn class(error: &PowerError) -> TroubleClass {
     match &error.fault {
+        _ if muster_model::planted::is("F14") => TroubleClass::Unreachable,
         Fault::Denied { .. } | Fault::NoCredential { .. } => {
             TroubleClass::Blocked(BlockCause::CredentialsRefused)
         }

@@ -208,6 +208,7 @@ pub(super) fn pods_seen(index: &Indexed, node: &str, blocked_by: Option<&str>, n
         match fate(pod, now) {
             Fate::Terminal | Fate::Daemon | Fate::Mirror => {}
             // Nobody has seen it end: power stays until it is gone.
+            Fate::Terminating | Fate::LongTerminating if muster_model::planted::is("F9") => {}
             Fate::Terminating | Fate::LongTerminating => seen.terminating += 1,
             Fate::Moves if is_protected(pod) => seen.protected += 1,
             Fate::Moves | Fate::Expendable => seen.evictable += 1,

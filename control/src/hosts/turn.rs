@@ -283,6 +283,7 @@ impl Turn<'_> {
         };
         let stored = store::store(self.shared, &writes).await;
         self.shared.gate().settle(self.name);
+        let stored = if muster_model::planted::is("F19") { stored.or(Ok(Stored::Done)) } else { stored };
         match stored? {
             Stored::Done => {}
             Stored::Lost => {

@@ -59,6 +59,7 @@ pub(super) fn ways(name: &str, spec: &BareMetalNodeSpec, known: Option<&HostIden
         serial: spec.serial.clone().or_else(|| known.and_then(|known| known.serial.clone())),
         uuid: known.and_then(|known| known.uuid.clone()),
     };
+    let expect = if muster_model::planted::is("F15") { Expected::default() } else { expect };
     let way = |driver: &DriverSpec| {
         let bmc = endpoint(spec, driver).map(|endpoint| Bmc {
             host: name.to_owned(),

@@ -106,7 +106,7 @@ fn observed(inputs: &Inputs, draft: &mut Draft) {
             draft.snapshot.cluster = (*view.objects).clone();
             draft.snapshot.groups = groups(&draft.snapshot.cluster);
             let age = inputs.now.since(view.fresh_at);
-            if age > STALE_AFTER {
+            if age > STALE_AFTER && !muster_model::planted::is("F3") {
                 draft.gap(
                     Scope::Everything,
                     format!("the view of the cluster is {age} old, at most {STALE_AFTER} is trusted"),

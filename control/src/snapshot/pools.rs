@@ -54,6 +54,12 @@ fn bounds(inputs: &Inputs, input: &PoolInput, draft: &mut Draft) -> Pool {
     }
     let bounds = spec.bounds_at(inputs.now);
     (pool.min, pool.max) = (bounds.min, bounds.max);
+    if muster_model::planted::is("F1") {
+        pool.max = u32::MAX
+    }
+    if muster_model::planted::is("F7") {
+        pool.min = 0
+    }
     if let Some(requested) = input.requested {
         let size = bounds.clamp(requested);
         (pool.min, pool.max) = (size, size);
@@ -93,6 +99,7 @@ fn trigger(input: &PoolInput, draft: &mut Draft) -> Option<Trigger> {
                     down &= value.fires;
                 }
             },
+            Known::Unknown { .. } if muster_model::planted::is("F6") => asked_down = true,
             Known::Unknown { why, since } => {
                 if direction == ScaleDirection::Down {
                     asked_down = true;

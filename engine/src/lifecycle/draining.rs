@@ -28,6 +28,7 @@ pub(super) fn cordoned(mut turn: Turn<'_>) -> Step {
         return back_to_work(turn, "DemandCameBack", &format!("wanted again with 0 pods evicted: {why}"));
     }
     let seen = match turn.node() {
+        _ if muster_model::planted::is("F10") || muster_model::planted::is("F22") => true,
         None => false,
         Some(None) => true,
         Some(Some(node)) => node.cordon != Cordon::None,
@@ -64,7 +65,7 @@ pub(super) fn evicting(mut turn: Turn<'_>) -> Step {
     if let Some(why) = demand_back(&turn) {
         return back_to_work(turn, "DemandCameBack", &format!("wanted again after 1 drain began: {why}"));
     }
-    let overdue = turn.is_overdue();
+    let overdue = turn.is_overdue() && !muster_model::planted::is("F8");
     let limit = turn.settings().limits.drain;
     let Some(pods) = turn.pods().cloned() else {
         if overdue {

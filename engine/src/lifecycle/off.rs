@@ -256,7 +256,10 @@ impl Turn<'_> {
             self.ask(EffectKind::ApplyLabels);
         }
         // Pods come only when the node says whose it is and whom it takes.
-        if node.startup_taint && node.labels_complete {
+        if node.startup_taint
+            && node.labels_complete
+            && !(muster_model::planted::is("F17") && self.from == Phase::Serving)
+        {
             self.ask(EffectKind::RemoveStartupTaint);
         }
         if node.off_taint && node.labels_complete {
@@ -267,7 +270,9 @@ impl Turn<'_> {
         }
         let surplus = muster_model::host::is_true(&self.status.conditions, ConditionType::Surplus);
         match node.cordon {
-            Cordon::Ours { .. } if !surplus => self.ask(EffectKind::Uncordon),
+            Cordon::Ours { .. } if !surplus && !muster_model::planted::is("F11") => {
+                self.ask(EffectKind::Uncordon)
+            }
             Cordon::None if surplus => self.ask(EffectKind::Cordon),
             Cordon::None => self.status.cordoned_by = None,
             Cordon::Ours { .. } | Cordon::Foreign => {}

@@ -145,7 +145,8 @@ pub(super) fn lost_node(mut turn: Turn<'_>) -> Step {
     if stands_down_deleted(&mut turn) {
         return shut_down_deleted(turn);
     }
-    if turn.is_overdue() {
+    // Nobody knows whether it is still away while its cluster does not answer.
+    if turn.is_overdue() && turn.node().is_some() {
         let limit = turn.settings().limits.lost;
         return give_up(turn, "NodeLost", &format!("its node did not come back within {limit}"));
     }

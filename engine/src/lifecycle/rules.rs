@@ -99,7 +99,9 @@ impl Turn<'_> {
     pub(super) fn is_lease_silent(&self) -> Option<bool> {
         let node = self.node()?;
         let Some(renewed) = node.and_then(|node| node.lease_renewed) else { return Some(true) };
-        Some(self.now.since(renewed) > self.settings().limits.lease_silence)
+        // As of the moment that the view shows: an API server that is silent says nothing about kubelets.
+        let Known::Value { at, .. } = &self.seen.node else { return None };
+        Some(at.since(renewed) > self.settings().limits.lease_silence)
     }
 
     /// E5: the kubelet is alive, whatever the BMC says.
@@ -109,7 +111,7 @@ impl Turn<'_> {
 
     /// E4: off is proved.
     pub(super) fn is_off_proved(&self) -> bool {
-        if self.is_lease_silent() != Some(true) {
+        if self.is_lease_silent() != Some(true) && !muster_model::planted::is("F12") {
             return false;
         }
         if self.is_readable() {
@@ -157,7 +159,8 @@ impl Turn<'_> {
 
     /// Healthy as a node of a host that serves already: it need not prove its boot again.
     pub(super) fn is_node_fine(&self) -> bool {
-        self.is_lease_fresh() && self.node().flatten().is_some_and(|node| node.ready)
+        muster_model::planted::is("F13")
+            || self.is_lease_fresh() && self.node().flatten().is_some_and(|node| node.ready)
     }
 
     pub(super) fn pods(&self) -> Option<&PodsView> {
@@ -246,7 +249,8 @@ impl Turn<'_> {
             (PowerAction::On, Switch::On)
             | (PowerAction::GracefulOff | PowerAction::ForceOff, Switch::Off) => false,
         };
-        let apart = self.settings().limits.opposite;
+        let apart =
+            if muster_model::planted::is("F21") { Duration::ZERO } else { self.settings().limits.opposite };
         (opposite && self.now.since(at) < apart)
             .then(|| format!("{} was asked for less than {apart} ago", last.as_str()))
     }

@@ -101,7 +101,7 @@ impl EventRing {
         self.total += 1;
         event.number = self.total;
         self.events.push(event);
-        if self.events.len() > MAX_EVENTS {
+        if self.events.len() > MAX_EVENTS && !crate::planted::is("F24") {
             self.events.drain(..self.events.len() - MAX_EVENTS);
         }
     }

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use muster_model::{
     Clock as _, Duration,
     power::{
-        Abilities, Accepted, Bmc, BootOverride, BootProgress, DriverKind, Endpoint, Fault, Health, Identity, Order,
-        Power, PowerAction, PowerError, PowerState, Reading, Sensors,
+        Abilities, Accepted, Bmc, BootOverride, BootProgress, DriverKind, Endpoint, Fault, Health, Identity,
+        Order, Power, PowerAction, PowerError, PowerState, Reading, Sensors,
     },
 };
 
@@ -31,12 +31,22 @@ pub(super) struct Driver {
 struct Flight<'a> {
     world: &'a World,
     address: String,
+    since: Duration,
 }
+
+/// Longer than any call may take, and its lease.
+const PATIENCE: Duration = Duration::from_mins(5);
 
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
-        if let Some(count) = self.world.state().judge.in_flight.get_mut(&self.address) {
+        let lasted = self.world.now().saturating_sub(self.since);
+        let mut state = self.world.state();
+        if let Some(count) = state.judge.in_flight.get_mut(&self.address) {
             *count = count.saturating_sub(1);
+        }
+        if lasted > PATIENCE {
+            let address = &self.address;
+            state.violate("F23", format!("a call to {address} was waited for for {lasted}"));
         }
     }
 }
@@ -79,7 +89,7 @@ impl Driver {
                 () => one.build.latency,
             }
         };
-        let _flight = Flight { world: &self.world, address: address.clone() };
+        let _flight = Flight { world: &self.world, address: address.clone(), since: self.world.now() };
         self.clock.sleep(wait).await;
         let mut state = self.world.state();
         let Some(one) = state.machines.get(&machine) else { return Ok(machine) };
@@ -90,7 +100,9 @@ impl Driver {
             () if one.has(Quirk::Busy) => Fault::Busy { why: "no session is left".into() },
             () if one.has(Quirk::Garbage) => Fault::malformed("the system", "it ends in the middle"),
             () if one.has(Quirk::Denied) => Fault::Denied { credential: credential.clone() },
-            () if one.has(Quirk::PasswordExpired) => Fault::PasswordChangeRequired { credential: credential.clone() },
+            () if one.has(Quirk::PasswordExpired) => {
+                Fault::PasswordChangeRequired { credential: credential.clone() }
+            }
             () => return Ok(machine),
         };
         if matches!(fault, Fault::Denied { .. } | Fault::PasswordChangeRequired { .. }) {
@@ -164,7 +176,14 @@ impl Power for Driver {
             (true, false) => BootProgress::Firmware("PCIResourceConfig".into()),
             (false, _) => BootProgress::NotReported,
         };
-        Ok(Reading { state: power, at, driver: self.kind, progress, health: Health::Ok, warnings: Vec::new() })
+        Ok(Reading {
+            state: power,
+            at,
+            driver: self.kind,
+            progress,
+            health: Health::Ok,
+            warnings: Vec::new(),
+        })
     }
 
     async fn request(&self, bmc: &Bmc, order: Order) -> Result<Accepted, PowerError> {
@@ -181,7 +200,11 @@ impl Power for Driver {
             }
             let lost = one.has(Quirk::AnswerLost);
             let (process, kind) = (&self.process, self.kind);
-            state.say(&format!("{process} sends {} to {machine} by {kind}, attempt {}", order.action, order.attempt + 1));
+            state.say(&format!(
+                "{process} sends {} to {machine} by {kind}, attempt {}",
+                order.action,
+                order.attempt + 1
+            ));
             state.judge_call(process, &bmc.host, &machine, order.action);
             lost
         };
@@ -236,6 +259,9 @@ impl World {
     /// What a BMC says about a machine's power now.
     pub fn shown_power(&self, machine: &str) -> PowerState {
         let mut state = self.state();
-        state.machines.get_mut(machine).map_or_else(|| PowerState::unknown("no machine"), super::Machine::shown_power)
+        state
+            .machines
+            .get_mut(machine)
+            .map_or_else(|| PowerState::unknown("no machine"), super::Machine::shown_power)
     }
 }

@@ -9,8 +9,8 @@ use muster_engine::fit::{Cycle, Storage, World as Fit};
 use muster_model::{
     Duration, Quantity, Timestamp,
     k8s::{
-        Effect, LabelSelector, Node, NodeCondition, Objects, PodCondition, PodDisruptionBudget, PodPhase, Pod,
-        Taint,
+        Effect, LabelSelector, Node, NodeCondition, Objects, Pod, PodCondition, PodDisruptionBudget,
+        PodPhase, Taint,
     },
     observe::{CORDON_MARK, OUT_OF_SERVICE_TAINT, STARTUP_TAINT},
 };
@@ -90,7 +90,8 @@ impl State {
         }
         self.say(&format!("node {name} joins with boot {boot}"));
         // Containers of pods that were to end are gone with the reboot; the new kubelet notices.
-        let ending: Vec<String> = self.pods_on(name).filter(|(_, pod)| pod.deleted.is_some()).map(|(uid, _)| uid.clone()).collect();
+        let ending: Vec<String> =
+            self.pods_on(name).filter(|(_, pod)| pod.deleted.is_some()).map(|(uid, _)| uid.clone()).collect();
         for uid in ending {
             self.plan(2_000, Event::PodGone { uid });
         }
@@ -105,8 +106,12 @@ impl State {
         node.ready = "True";
         node.taints.remove(UNREACHABLE);
         self.say(&format!("node {name} is ready"));
-        let daemons: Vec<String> =
-            self.workloads.values().filter(|one| one.kind == Kind::Daemon).map(|one| one.name.clone()).collect();
+        let daemons: Vec<String> = self
+            .workloads
+            .values()
+            .filter(|one| one.kind == Kind::Daemon)
+            .map(|one| one.name.clone())
+            .collect();
         for daemon in daemons {
             self.reconcile(&daemon);
         }
@@ -124,7 +129,10 @@ impl State {
         self.touch();
     }
 
-    pub(super) fn pods_on<'s>(&'s self, node: &'s str) -> impl Iterator<Item = (&'s String, &'s PodTruth)> + 's {
+    pub(super) fn pods_on<'s>(
+        &'s self,
+        node: &'s str,
+    ) -> impl Iterator<Item = (&'s String, &'s PodTruth)> + 's {
         self.pods.iter().filter(move |(_, pod)| pod.node.as_deref() == Some(node))
     }
 
@@ -135,8 +143,11 @@ impl State {
 
     /// The pods of an unreachable node are to go; others take their place.
     pub(super) fn replace_pods_of(&mut self, name: &str) {
-        let uids: Vec<String> =
-            self.pods_on(name).filter(|(_, pod)| pod.deleted.is_none() && !pod.is_daemon()).map(|(uid, _)| uid.clone()).collect();
+        let uids: Vec<String> = self
+            .pods_on(name)
+            .filter(|(_, pod)| pod.deleted.is_none() && !pod.is_daemon())
+            .map(|(uid, _)| uid.clone())
+            .collect();
         for uid in uids {
             self.delete_pod(&uid);
         }
@@ -155,8 +166,10 @@ impl State {
         let node = pod.node.clone();
         let grace = pod.object.spec.termination_grace_period_seconds.unwrap_or(30);
         pod.object.metadata.deletion_grace_period_seconds = Some(grace);
-        let ends = self.workloads.get(&workload).map_or(1, |one| one.ends_after_seconds.min(one.grace_seconds));
-        let alive = node.as_ref().is_none_or(|node| self.machines.get(node).is_some_and(|one| one.kubelet.is_some()));
+        let ends =
+            self.workloads.get(&workload).map_or(1, |one| one.ends_after_seconds.min(one.grace_seconds));
+        let alive =
+            node.as_ref().is_none_or(|node| self.machines.get(node).is_some_and(|one| one.kubelet.is_some()));
         match node {
             None => self.plan(1, Event::PodGone { uid: uid.to_owned() }),
             Some(_) if alive => self.plan(ends * 1000, Event::PodGone { uid: uid.to_owned() }),
@@ -168,8 +181,10 @@ impl State {
 
     pub(super) fn pod_gone(&mut self, uid: &str) {
         let Some(pod) = self.pods.get(uid) else { return };
-        let alive =
-            pod.node.as_ref().is_none_or(|node| self.machines.get(node).is_some_and(|one| one.kubelet.is_some()));
+        let alive = pod
+            .node
+            .as_ref()
+            .is_none_or(|node| self.machines.get(node).is_some_and(|one| one.kubelet.is_some()));
         if !alive {
             return; // nobody is there to say that it ended
         }
@@ -243,13 +258,8 @@ impl State {
         self.made += 1;
         let uid = format!("{workload}-{}", self.made);
         let object = self.workloads[workload].pod(&uid, &uid, self.wall());
-        let pod = PodTruth {
-            workload: workload.to_owned(),
-            node: None,
-            created: self.now,
-            deleted: None,
-            object,
-        };
+        let pod =
+            PodTruth { workload: workload.to_owned(), node: None, created: self.now, deleted: None, object };
         self.pods.insert(uid.clone(), pod);
         self.touch();
         uid
@@ -262,7 +272,8 @@ impl State {
         Arc::make_mut(&mut pod.object.spec).node_name = Some(node.into());
         pod.object.status.phase = PodPhase::Running;
         pod.object.status.start_time = Some(wall);
-        pod.object.status.conditions = vec![condition("PodScheduled", "True", ""), condition("Ready", "True", "")].into();
+        pod.object.status.conditions =
+            vec![condition("PodScheduled", "True", ""), condition("Ready", "True", "")].into();
         let ends = match self.workloads.get(&pod.workload).map(|one| one.kind) {
             Some(Kind::Job { seconds }) => Some(seconds),
             _ => None,
@@ -319,7 +330,8 @@ impl State {
         for uid in stranded {
             let Some(pod) = self.pods.get_mut(&uid) else { continue };
             if pod.object.status.condition("PodScheduled").is_none() {
-                pod.object.status.conditions = vec![condition("PodScheduled", "False", "Unschedulable")].into();
+                pod.object.status.conditions =
+                    vec![condition("PodScheduled", "False", "Unschedulable")].into();
                 news = true;
             }
         }
@@ -361,7 +373,11 @@ impl State {
         node.spec.taints = truth
             .taints
             .iter()
-            .map(|(key, (value, effect))| Taint { key: key.as_str().into(), value: value.as_str().into(), effect: *effect })
+            .map(|(key, (value, effect))| Taint {
+                key: key.as_str().into(),
+                value: value.as_str().into(),
+                effect: *effect,
+            })
             .collect();
         if let Some(machine) = self.machines.get(name) {
             let mut offers = vec![
@@ -375,9 +391,12 @@ impl State {
             node.status.allocatable = offers.iter().copied().collect();
             node.status.capacity = offers.into_iter().collect();
         }
-        node.status.conditions =
-            vec![NodeCondition { kind: "Ready".into(), status: truth.ready.into(), ..NodeCondition::default() }]
-                .into();
+        node.status.conditions = vec![NodeCondition {
+            kind: "Ready".into(),
+            status: truth.ready.into(),
+            ..NodeCondition::default()
+        }]
+        .into();
         node.status.node_info.boot_id = format!("boot-{name}-{}", truth.boot).into();
         node
     }
@@ -455,5 +474,10 @@ impl State {
 }
 
 fn condition(kind: &str, status: &str, reason: &str) -> PodCondition {
-    PodCondition { kind: kind.into(), status: status.into(), reason: reason.into(), last_transition_time: None }
+    PodCondition {
+        kind: kind.into(),
+        status: status.into(),
+        reason: reason.into(),
+        last_transition_time: None,
+    }
 }

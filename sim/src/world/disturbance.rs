@@ -54,19 +54,38 @@ impl Outage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", rename_all_fields = "camelCase")]
 pub enum What {
-    Quirk { machine: String, quirk: Quirk },
+    Quirk {
+        machine: String,
+        quirk: Quirk,
+    },
     Outage(Outage),
     /// A person presses the button.
-    Button { machine: String, on: bool },
+    Button {
+        machine: String,
+        on: bool,
+    },
     /// A rack loses its supply; its machines come back with it if they were on.
-    RackDark { rack: String },
+    RackDark {
+        rack: String,
+    },
     /// A rack's switch fails: neither BMCs nor kubelets are heard.
-    RackCut { rack: String },
+    RackCut {
+        rack: String,
+    },
     /// The BMC cables of two machines are swapped.
-    Swap { one: String, other: String },
-    Replicas { workload: String, replicas: u32 },
+    Swap {
+        one: String,
+        other: String,
+    },
+    Replicas {
+        workload: String,
+        replicas: u32,
+    },
     /// A metric has this value from now on, in thousandths.
-    Signal { query: String, millis: i64 },
+    Signal {
+        query: String,
+        millis: i64,
+    },
     /// The leading process is killed; another one starts when this ends.
     KillLeader,
     /// The leading process stands still, as after SIGSTOP.
@@ -76,19 +95,35 @@ pub enum What {
     /// Nobody reaches the store.
     StoreDown,
     /// The leader's wall clock jumps, and jumps back when this ends.
-    ClockJump { millis: i64 },
+    ClockJump {
+        millis: i64,
+    },
     /// The leader's clocks run this many times too fast.
-    ClockRate { rate: u64 },
+    ClockRate {
+        rate: u64,
+    },
     /// A person cordons a node by hand.
-    Cordon { machine: String },
+    Cordon {
+        machine: String,
+    },
     /// Somebody binds a pod to a node past the scheduler, whatever the node says.
-    BindTo { machine: String },
+    BindTo {
+        machine: String,
+    },
     /// The bounds of a pool are edited, and edited back when this ends.
-    Bounds { pool: String, min: u32, max: u32 },
+    Bounds {
+        pool: String,
+        min: u32,
+        max: u32,
+    },
     Freeze,
-    Maintenance { host: String },
+    Maintenance {
+        host: String,
+    },
     /// A person gives a host's BMC a new account.
-    Rotate { host: String },
+    Rotate {
+        host: String,
+    },
 }
 
 /// One disturbance.
@@ -272,7 +307,11 @@ impl State {
     }
 
     fn bind_past_the_scheduler(&mut self, machine: &str) {
-        let Some(name) = self.workloads.values().find(|one| one.kind == super::Kind::Deployment).map(|one| one.name.clone())
+        let Some(name) = self
+            .workloads
+            .values()
+            .find(|one| one.kind == super::Kind::Deployment)
+            .map(|one| one.name.clone())
         else {
             return;
         };

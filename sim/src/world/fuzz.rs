@@ -81,6 +81,9 @@ impl Day {
             protected: None,
         };
         day.furnish(&mut dice, racks, hosts, pools);
+        if dice.percent(20) {
+            day.protected = Some(day.some_host(&mut dice));
+        }
         day.load(&mut random.fork("load"), pools);
         day.trouble(&mut random.fork("trouble"));
         day
@@ -123,6 +126,7 @@ impl Day {
             };
             self.site.hosts.push(setting);
         }
+        self.site.global = Some(muster_model::host::GlobalConfig::default());
     }
 
     /// Load that comes and goes: steps, teeth and quiet hours.
@@ -236,7 +240,12 @@ impl Day {
 
     /// The command that runs this day again.
     pub fn command(&self) -> String {
-        format!("muster sim fuzz --seeds {}..{} --hours {} --trace", self.seed, self.seed + 1, self.length.millis() / 3_600_000)
+        format!(
+            "muster sim fuzz --seeds {}..{} --hours {} --trace",
+            self.seed,
+            self.seed + 1,
+            self.length.millis() / 3_600_000
+        )
     }
 }
 

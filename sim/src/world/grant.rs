@@ -25,7 +25,11 @@ impl Simulation {
     async fn begin(&mut self, wish: &Wish) -> Result<(), StoreError> {
         let leader = self.leader();
         match &wish.what {
-            What::KillLeader | What::PauseLeader | What::CutLeader | What::ClockJump { .. } | What::ClockRate { .. } => {
+            What::KillLeader
+            | What::PauseLeader
+            | What::CutLeader
+            | What::ClockJump { .. }
+            | What::ClockRate { .. } => {
                 let Some(number) = leader else { return Ok(()) };
                 self.struck.push((wish.what.clone(), number));
                 match &wish.what {
@@ -47,7 +51,9 @@ impl Simulation {
             What::StoreDown => self.cut_all(true),
             What::Bounds { pool, min, max } => self.edit_bounds(pool, *min, *max).await?,
             What::Freeze => self.freeze(FreezeMode::Frozen).await?,
-            What::Maintenance { host } => self.edit_host(host, |spec| spec["admin"] = json!("maintenance")).await?,
+            What::Maintenance { host } => {
+                self.edit_host(host, |spec| spec["admin"] = json!("maintenance")).await?
+            }
             What::Rotate { host } => self.rotate(host).await?,
             _ => {}
         }
@@ -137,7 +143,7 @@ impl Simulation {
             (auto["minNodes"], auto["maxNodes"]) = (json!(min), json!(max));
         })
         .await?;
-        self.world().pool_may(pool, max, false);
+        self.world().pool_may(pool, (min, max), false);
         if let Some(before) = before {
             self.bounds.entry(pool.to_owned()).or_insert(before);
         }

@@ -60,6 +60,10 @@ pub(super) struct Judge {
     /// Pools of hosts, how large pools may be, and those with triggers.
     pub pools: BTreeMap<String, String>,
     pub most: BTreeMap<String, u32>,
+    pub least: BTreeMap<String, u32>,
+    /// Since when nodes carry our cordon, and hosts serve without power.
+    pub marked: BTreeMap<String, u64>,
+    pub dead: BTreeMap<String, u64>,
     pub triggered: BTreeSet<String>,
     /// Marks on nodes that nobody needs, and at how many looks they were there.
     pub leaks: BTreeMap<String, u32>,
@@ -115,6 +119,14 @@ impl State {
             return;
         }
         let Some(Key::Host { host, record }) = keys::parse(key) else { return };
+        let ours =
+            matches!(record, HostRecord::Status | HostRecord::Op | HostRecord::Intent | HostRecord::Events);
+        if let Some(holder) = self.judge.holder.clone()
+            && ours
+            && holder != process
+        {
+            self.violate("F5", format!("{process} writes about {host} while {holder} leads"));
+        }
         match record {
             HostRecord::Status => {
                 let Ok(status) = serde_json::from_slice::<BareMetalNodeStatus>(value) else { return };
@@ -127,13 +139,21 @@ impl State {
             }
             HostRecord::Intent => {
                 let Ok(intent) = serde_json::from_slice::<Intent>(value) else { return };
-                if self.judge.intents.insert(host.to_owned(), intent.id.clone()).as_ref() != Some(&intent.id) {
+                if self.judge.intents.insert(host.to_owned(), intent.id.clone()).as_ref() != Some(&intent.id)
+                {
                     let text = format!("{process}: wants {host} {}: {}", intent.want, intent.reason);
                     self.say(&text);
                     self.judge_intent(host, &intent);
                 }
             }
-            HostRecord::Spec | HostRecord::Op | HostRecord::Metrics | HostRecord::Events => {}
+            HostRecord::Events => {
+                let ring = serde_json::from_slice::<muster_model::host::EventRing>(value);
+                let many = ring.map_or(0, |ring| ring.events.len());
+                if many > 100 {
+                    self.violate("F24", format!("{many} events of {host} are kept, 100 are enough"));
+                }
+            }
+            HostRecord::Spec | HostRecord::Op | HostRecord::Metrics => {}
         }
     }
 
@@ -199,6 +219,25 @@ impl State {
         if intent.want == muster_model::host::Switch::On {
             return;
         }
+        if let (Some(pool), true) = (self.judge.pools.get(host).cloned(), self.wished == 0) {
+            let least = self.judge.least.get(&pool).copied().unwrap_or(0);
+            let serving = |(name, phase): &(&String, &Phase)| {
+                self.judge.pools.get(*name) == Some(&pool)
+                    && phase.state() == muster_model::host::State::Ready
+            };
+            let left = self.judge.phases.iter().filter(serving).count().saturating_sub(1);
+            let here = self
+                .judge
+                .phases
+                .get(host)
+                .is_some_and(|phase| phase.state() == muster_model::host::State::Ready);
+            if here && left < least as usize {
+                return self.violate(
+                    "F7",
+                    format!("{host} is given up, which leaves {left} nodes; {least} is the least"),
+                );
+            }
+        }
         let age = |since: u64| self.now.saturating_sub(since);
         let lasted = |outage: Outage| self.outage_since.get(&outage).copied().map(age);
         if let Some((since, _)) = &self.frozen
@@ -212,7 +251,8 @@ impl State {
         }
         let metric = Outage::METRICS.iter().filter_map(|one| lasted(*one)).max();
         if metric.is_some_and(|age| age > 60_000) && self.judge.triggered.contains(&intent.pool) {
-            return self.violate("F6", format!("{host} is given up while the metrics of its pool are unknown"));
+            return self
+                .violate("F6", format!("{host} is given up while the metrics of its pool are unknown"));
         }
         let (mut silent, mut all) = (0_u32, 0_u32);
         for (name, node) in &self.nodes {
@@ -233,7 +273,44 @@ impl State {
         let quiet = self.outages.is_empty() && self.wished == 0;
         if !quiet {
             self.judge.leaks.clear();
+            self.judge.marked.clear();
+            self.judge.dead.clear();
             return;
+        }
+        let now = self.now;
+        let draining = |name: &String| {
+            self.judge
+                .phases
+                .get(name)
+                .is_some_and(|phase| matches!(phase, Phase::Cordoned | Phase::Evicting))
+        };
+        let marked: Vec<String> = self
+            .nodes
+            .iter()
+            .filter(|(name, node)| node.mark.is_some() && draining(name))
+            .map(|(name, _)| name.clone())
+            .collect();
+        let serving =
+            |name: &String| matches!(self.judge.phases.get(name), Some(Phase::Serving | Phase::Degraded));
+        let dead: Vec<String> = self
+            .machines
+            .iter()
+            .filter(|(name, one)| !one.on && serving(name))
+            .map(|(name, _)| name.clone())
+            .collect();
+        self.judge.marked.retain(|name, _| marked.contains(name));
+        self.judge.dead.retain(|name, _| dead.contains(name));
+        for name in marked {
+            let since = *self.judge.marked.entry(name.clone()).or_insert(now);
+            if now - since > 40 * 60_000 {
+                self.violate("F8", format!("node {name} is drained for more than 40 minutes"));
+            }
+        }
+        for name in dead {
+            let since = *self.judge.dead.entry(name.clone()).or_insert(now);
+            if now - since > 30 * 60_000 {
+                self.violate("F13", format!("{name} is said to serve and has had no power for half an hour"));
+            }
         }
         let mut leaks = BTreeMap::new();
         for (name, node) in &self.nodes {
@@ -285,7 +362,10 @@ impl State {
             && let Some(waited) = asked_at.map(|at| now - at)
             && waited < 90_000
         {
-            self.violate("F18", format!("power of {machine} is cut {waited} ms after it was asked to shut down"));
+            self.violate(
+                "F18",
+                format!("power of {machine} is cut {waited} ms after it was asked to shut down"),
+            );
         }
         let live = self.live_pods_on(machine);
         let was_on = self.machines.get(machine).is_some_and(|one| one.on);

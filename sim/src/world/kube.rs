@@ -104,7 +104,10 @@ impl ClusterPort for Port {
             return Err(ActError::Unreachable { what: what(), why: "the API server does not answer".into() });
         }
         if state.has(Outage::ActsRefused) {
-            return Err(ActError::Refused { what: what(), why: "webhook \"policy.example.com\" failed".into() });
+            return Err(ActError::Refused {
+                what: what(),
+                why: "webhook \"policy.example.com\" failed".into(),
+            });
         }
         if let NodeAction::Cordon { .. } | NodeAction::Evict { .. } | NodeAction::DeleteNode { .. } = action
             && state.protected.contains(node)
@@ -150,7 +153,8 @@ impl State {
             NodeAction::Label { labels, taints } => {
                 let mut changed = false;
                 for (key, value) in labels.iter() {
-                    changed |= node.labels.insert(key.to_owned(), value.to_string()).as_deref() != Some(value);
+                    changed |=
+                        node.labels.insert(key.to_owned(), value.to_string()).as_deref() != Some(value);
                 }
                 for taint in taints {
                     let value = (taint.value.to_string(), taint.effect);

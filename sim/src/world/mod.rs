@@ -35,7 +35,8 @@ use std::{
 use muster_control::{hosts::Agents, planner::Connections};
 use muster_engine::lifecycle::{AgentView, Goodbye, Hello};
 use muster_model::{
-    Clock as _, Duration, Known, Timestamp, cluster::Cluster, host::Presence, observe::ClusterPort, trigger::Triggers,
+    Clock as _, Duration, Known, Timestamp, cluster::Cluster, host::Presence, observe::ClusterPort,
+    trigger::Triggers,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -118,9 +119,11 @@ impl World {
         self.state().judge.pools.insert(host.to_owned(), pool.to_owned());
     }
 
-    /// A pool may have so many nodes, and has triggers or not.
-    pub fn pool_may(&self, pool: &str, max: u32, triggered: bool) {
+    /// A pool has so few and so many nodes, and has triggers or not.
+    pub fn pool_may(&self, pool: &str, (min, max): (u32, u32), triggered: bool) {
         let mut state = self.state();
+        let least = state.judge.least.entry(pool.to_owned()).or_insert(min);
+        *least = min.min(*least);
         // What was allowed a moment ago may still be under way.
         let most = state.judge.most.entry(pool.to_owned()).or_default();
         *most = max.max(*most);
@@ -215,7 +218,12 @@ impl World {
     /// The cluster as a process with this clock sees it.
     pub fn port(self: &Arc<Self>, process: &str, clock: &Arc<ProcessClock>) -> Arc<dyn ClusterPort> {
         let since = self.now().millis();
-        Arc::new(kube::Port { world: Arc::clone(self), process: process.into(), clock: Arc::clone(clock), since })
+        Arc::new(kube::Port {
+            world: Arc::clone(self),
+            process: process.into(),
+            clock: Arc::clone(clock),
+            since,
+        })
     }
 
     pub fn connections(self: &Arc<Self>, process: &str, clock: &Arc<ProcessClock>) -> Arc<dyn Connections> {
@@ -296,7 +304,11 @@ impl World {
 
     /// Pods that run.
     pub fn running(&self) -> usize {
-        self.state().pods.values().filter(|pod| pod.node.is_some() && pod.is_live() && !pod.is_daemon()).count()
+        self.state()
+            .pods
+            .values()
+            .filter(|pod| pod.node.is_some() && pod.is_live() && !pod.is_daemon())
+            .count()
     }
 
     /// A record of a host was stored: a change of phase goes into the trace, and before the judge.

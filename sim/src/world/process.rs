@@ -263,8 +263,10 @@ impl Planning {
                 }
                 Did::Decided(decision) => {
                     let state = decision.outcome.state.as_str();
-                    let told = decision.told.first().map(|one| format!(" ({})", one.headline)).unwrap_or_default();
-                    self.world.say(&format!("decision {} {state}: {}{told}", decision.number, decision.headline));
+                    let told =
+                        decision.told.first().map(|one| format!(" ({})", one.headline)).unwrap_or_default();
+                    self.world
+                        .say(&format!("decision {} {state}: {}{told}", decision.number, decision.headline));
                 }
                 Did::Waited(_) | Did::Looked => {}
             }

@@ -11,11 +11,9 @@ impl Random {
 
     /// A source of its own for a subject, so that more numbers for one do not change those of another.
     pub fn fork(&self, subject: &str) -> Self {
-        let mixed = subject
-            .bytes()
-            .fold(self.0 ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
-                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-            });
+        let mixed = subject.bytes().fold(self.0 ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
         let mut one = Self(mixed);
         one.next();
         one

@@ -123,7 +123,9 @@ impl Story {
         }
         let broken = self.simulation.as_ref().map(|one| one.world().violations()).unwrap_or_default();
         match broken.first() {
-            Some(first) => Err(ScriptError::Broken { many: broken.len(), row: first.row, text: first.text.clone() }),
+            Some(first) => {
+                Err(ScriptError::Broken { many: broken.len(), row: first.row, text: first.text.clone() })
+            }
             None => Ok(()),
         }
     }
@@ -216,7 +218,8 @@ impl Story {
     }
 
     fn host(&mut self, words: &Words<'_>) -> Result<(), ScriptError> {
-        words.only(&["pool", "labels", "power", "gpu", "cpu", "boot", "rack", "watts", "wires", "shutdown"])?;
+        words
+            .only(&["pool", "labels", "power", "gpu", "cpu", "boot", "rack", "watts", "wires", "shutdown"])?;
         let (name, number) = (words.word(1, "a name")?, self.site.hosts.len() + 1);
         let mut build = Build::new(name, &format!("10.0.{}.{}", number / 250, number % 250 + 1));
         build.milli_cpu = words.pair::<i64>("cpu", 8)? * 1000;
@@ -230,24 +233,41 @@ impl Story {
         let first = self.site.pools.first().map(|pool| pool.name.as_str());
         let pool = pool.or(first).ok_or_else(|| words.wrong("a host needs a pool; write one before it"))?;
         let mut host = HostSetting::new(pool, build);
-        host.labels =
-            pairs_of(words.pairs.get("labels")).into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        host.labels = pairs_of(words.pairs.get("labels"))
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect();
         host.wires = match words.pairs.get("wires").copied() {
             None | Some("redfish") => Wires::Redfish,
             Some("ipmi") => Wires::Ipmi,
             Some("both") => Wires::Both,
             Some("wol") => Wires::Wol,
-            Some(other) => return Err(words.wrong(format!("wires are redfish, ipmi, both or wol, not {other}"))),
+            Some(other) => {
+                return Err(words.wrong(format!("wires are redfish, ipmi, both or wol, not {other}")));
+            }
         };
         self.site.hosts.push(host);
         Ok(())
     }
 
     fn workload(&mut self, words: &Words<'_>) -> Result<(), ScriptError> {
-        words.only(&["replicas", "cpu", "gpu", "grace", "ends", "pdb", "tolerates", "select", "seconds", "memory", "pinned"])?;
+        words.only(&[
+            "replicas",
+            "cpu",
+            "gpu",
+            "grace",
+            "ends",
+            "pdb",
+            "tolerates",
+            "select",
+            "seconds",
+            "memory",
+            "pinned",
+        ])?;
         let milli_cpu = words.pair::<f64>("cpu", 1.0)? * 1000.0;
         #[allow(clippy::cast_possible_truncation, reason = "a request of a pod in a story")]
-        let mut one = Workload::deployment(words.word(1, "a name")?, words.pair("replicas", 1)?, milli_cpu as i64);
+        let mut one =
+            Workload::deployment(words.word(1, "a name")?, words.pair("replicas", 1)?, milli_cpu as i64);
         one.gpus = words.pair("gpu", 0)?;
         one.mebibytes = words.pair("memory", one.mebibytes)?;
         one.grace_seconds = words.pair("grace", one.grace_seconds)?;
@@ -257,8 +277,10 @@ impl Story {
             one.min_available = Some(words.read(least, "number")?);
         }
         one.tolerates = words.pairs.get("tolerates").map(|key| vec![(*key).to_owned()]).unwrap_or_default();
-        one.selector =
-            pairs_of(words.pairs.get("select")).into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        one.selector = pairs_of(words.pairs.get("select"))
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect();
         if words.plain[0] == "job" {
             one.kind = Kind::Job { seconds: words.pair("seconds", 60)? };
         }
@@ -321,8 +343,9 @@ impl Story {
 
     async fn expect(&self, line: usize, one: &str) -> Result<(), ScriptError> {
         let wrong = |why: String| ScriptError::Line { line, why };
-        let (subject, expected) =
-            one.split_once('=').ok_or_else(|| wrong(format!("{one:?} is no expectation; write `pending = 0`")))?;
+        let (subject, expected) = one
+            .split_once('=')
+            .ok_or_else(|| wrong(format!("{one:?} is no expectation; write `pending = 0`")))?;
         let (subject, expected) = (subject.trim(), expected.trim());
         let simulation = self.simulation.as_ref().ok_or_else(|| wrong("nothing has run yet".to_owned()))?;
         let world = simulation.world();

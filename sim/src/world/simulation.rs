@@ -98,7 +98,10 @@ pub struct Simulation {
 
 impl std::fmt::Debug for Simulation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Simulation").field("jobs", &self.jobs.len()).field("places", &self.places).finish_non_exhaustive()
+        f.debug_struct("Simulation")
+            .field("jobs", &self.jobs.len())
+            .field("places", &self.places)
+            .finish_non_exhaustive()
     }
 }
 
@@ -173,7 +176,9 @@ impl Simulation {
 
     /// The process that leads, if one does and knows it.
     pub fn leader(&self) -> Option<usize> {
-        self.processes().find(|(number, process)| process.leads() && !self.places[*number].paused).map(|(number, _)| number)
+        self.processes()
+            .find(|(number, process)| process.leads() && !self.places[*number].paused)
+            .map(|(number, _)| number)
     }
 
     /// Ends a process as `kill -9` does: nothing of it runs again.

@@ -6,7 +6,8 @@ use muster_control::registry::{Cluster, NodePool, WriteContext};
 use muster_model::{
     ClusterId, Duration, Quantity, Timestamp,
     host::{
-        BareMetalNodeSpec, DriverKind, DriverSpec, GlobalConfig, MacAddress, NamedHost, PowerInterface, TlsVerify, keys,
+        BareMetalNodeSpec, DriverKind, DriverSpec, GlobalConfig, MacAddress, NamedHost, PowerInterface,
+        TlsVerify, keys,
     },
     pool::PoolContext,
     rack::Rack,
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use thiserror::Error;
 use uuid::Uuid;
 
-use super::{Build, simulation::Simulation};
+use super::{Build, Kind, Workload, simulation::Simulation};
 
 /// How long registering one thing may take, in the world's time.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -72,7 +73,13 @@ pub struct HostSetting {
 
 impl HostSetting {
     pub fn new(pool: &str, machine: Build) -> Self {
-        Self { pool: pool.to_owned(), machine, wires: Wires::default(), labels: Vec::new(), boot_profile: None }
+        Self {
+            pool: pool.to_owned(),
+            machine,
+            wires: Wires::default(),
+            labels: Vec::new(),
+            boot_profile: None,
+        }
     }
 
     /// The record of the host.
@@ -93,7 +100,10 @@ impl HostSetting {
         spec.resources.memory = Quantity::from_bytes(machine.memory);
         spec.resources.gpu = u32::try_from(machine.gpus).unwrap_or(0);
         if self.wires == Wires::Wol {
-            let mac = machine.address.bytes().fold(7_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte)));
+            let mac = machine
+                .address
+                .bytes()
+                .fold(7_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte)));
             let [a, b, c, d] = mac.to_be_bytes();
             spec.mac_address = format!("02:00:{a:02x}:{b:02x}:{c:02x}:{d:02x}").parse::<MacAddress>().ok();
             let mut wol = DriverSpec::new(DriverKind::Wol);
@@ -153,7 +163,8 @@ impl Simulation {
             let auto = &pool.spec["autoscaling"];
             let most = auto["maxNodes"].as_u64().or_else(|| pool.spec["nodeCount"].as_u64());
             let most = most.and_then(|most| u32::try_from(most).ok()).unwrap_or(u32::MAX);
-            self.world().pool_may(&pool.name, most, auto["triggers"].is_array());
+            let least = auto["minNodes"].as_u64().and_then(|least| u32::try_from(least).ok()).unwrap_or(0);
+            self.world().pool_may(&pool.name, (least, most), auto["triggers"].is_array());
             self.register_pool(number, place, pool)?;
         }
         for rack in &site.racks {
@@ -162,6 +173,10 @@ impl Simulation {
         for host in &site.hosts {
             self.register_host(number, host)?;
         }
+        // Something runs on every node of a real cluster.
+        let mut daemon = Workload::deployment("agent", 0, 50);
+        (daemon.kind, daemon.mebibytes) = (Kind::Daemon, 64);
+        self.world().add_workload(daemon);
         Ok(())
     }
 
@@ -189,7 +204,9 @@ impl Simulation {
         let draft = Cluster::parse_create(&body).map_err(|error| refused(error.to_string()))?.value;
         let project = "lab".parse().map_err(|_| refused("its project has no good name".to_owned()))?;
         let cluster = draft.into_cluster(cluster_id(), project, "simulation".into(), now);
-        self.do_now(what, name, async move { registry.create(&context(now), cluster, None, Vec::new()).await.map(drop) })
+        self.do_now(what, name, async move {
+            registry.create(&context(now), cluster, None, Vec::new()).await.map(drop)
+        })
     }
 
     fn register_pool(&mut self, number: usize, place: usize, pool: &PoolSetting) -> Result<(), SiteError> {
@@ -199,8 +216,9 @@ impl Simulation {
         let now = self.wall();
         let body = json!({"name": pool.name, "cluster_id": cluster_id(), "spec": pool.spec});
         let refused = |why: String| SiteError::Refused { what, name: pool.name.clone(), why };
-        let draft =
-            NodePool::parse_create(&body, &PoolContext::default()).map_err(|error| refused(error.to_string()))?.value;
+        let draft = NodePool::parse_create(&body, &PoolContext::default())
+            .map_err(|error| refused(error.to_string()))?
+            .value;
         let project = "lab".parse().map_err(|_| refused("its project has no good name".to_owned()))?;
         let made = draft.into_pool(pool_id(place).into(), project, "simulation".into(), now);
         self.do_now(what, &pool.name, async move {
@@ -226,6 +244,8 @@ impl Simulation {
         let inventory = Arc::clone(&self.process(number).ok_or_else(nobody)?.inventory);
         self.world().add_machine(host.machine.clone());
         let (now, named) = (self.wall(), NamedHost { name: name.clone(), spec: host.spec() });
-        self.do_now("host", &name, async move { inventory.create(&context(now), &named, Vec::new()).await.map(drop) })
+        self.do_now("host", &name, async move {
+            inventory.create(&context(now), &named, Vec::new()).await.map(drop)
+        })
     }
 }

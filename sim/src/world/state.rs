@@ -2,11 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use muster_model::{
-    Duration,
-    k8s::Objects,
-    observe::ClusterView,
-};
+use muster_model::{Duration, k8s::Objects, observe::ClusterView};
 
 use super::{
     cluster::{NodeTruth, PodTruth},
@@ -32,18 +28,47 @@ const KEPT_LINES: usize = 400;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Event {
     /// Power comes or goes, unless it changed meanwhile.
-    Power { machine: String, change: u64, on: bool },
-    OsUp { machine: String, change: u64 },
-    KubeletUp { machine: String, change: u64 },
-    NodeReady { machine: String, change: u64 },
-    NodeSilent { machine: String, renewal: Option<u64> },
-    Unreachable { machine: String, renewal: Option<u64> },
-    PodGone { uid: String },
-    PodEnds { uid: String },
+    Power {
+        machine: String,
+        change: u64,
+        on: bool,
+    },
+    OsUp {
+        machine: String,
+        change: u64,
+    },
+    KubeletUp {
+        machine: String,
+        change: u64,
+    },
+    NodeReady {
+        machine: String,
+        change: u64,
+    },
+    NodeSilent {
+        machine: String,
+        renewal: Option<u64>,
+    },
+    Unreachable {
+        machine: String,
+        renewal: Option<u64>,
+    },
+    PodGone {
+        uid: String,
+    },
+    PodEnds {
+        uid: String,
+    },
     Schedule,
-    Reconcile { workload: String },
-    Begin { place: usize },
-    End { place: usize },
+    Reconcile {
+        workload: String,
+    },
+    Begin {
+        place: usize,
+    },
+    End {
+        place: usize,
+    },
 }
 
 /// What is there. Times are true milliseconds since the world began.
@@ -180,7 +205,8 @@ impl State {
             }
             Event::OsUp { machine, change } => {
                 if self.is_current(&machine, change)
-                    && let Some(one) = self.machines.get_mut(&machine).filter(|one| !one.has(Quirk::BootHangs))
+                    && let Some(one) =
+                        self.machines.get_mut(&machine).filter(|one| !one.has(Quirk::BootHangs))
                 {
                     one.os = true;
                     let join = one.build.join.millis();

@@ -77,7 +77,9 @@ impl Store for Link {
         self.reach()?;
         let inner = self.store.watch(prefix, after).await?;
         let cut = Arc::clone(&self.cut);
-        Ok(Box::pin(inner.map(move |event| if cut.load(Ordering::Relaxed) { Err(unavailable()) } else { event })))
+        Ok(Box::pin(
+            inner.map(move |event| if cut.load(Ordering::Relaxed) { Err(unavailable()) } else { event }),
+        ))
     }
 
     async fn revision(&self) -> Result<Revision, StoreError> {

@@ -64,7 +64,8 @@ impl Workload {
             Kind::Job { .. } => "Job",
             Kind::Daemon => "DaemonSet",
         };
-        let mut requests = json!({"cpu": format!("{}m", self.milli_cpu), "memory": format!("{}Mi", self.mebibytes)});
+        let mut requests =
+            json!({"cpu": format!("{}m", self.milli_cpu), "memory": format!("{}Mi", self.mebibytes)});
         if self.gpus > 0 {
             requests["nvidia.com/gpu"] = json!(self.gpus.to_string());
         }
