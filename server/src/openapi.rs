@@ -87,7 +87,8 @@ pub fn document() -> Value {
 
 impl Operation {
     fn describe(&self) -> Value {
-        let open = !self.path.starts_with("/api/") || self.path.contains("/agent/") || self.id == "readSignIn";
+        let open =
+            !self.path.starts_with("/api/") || self.path.contains("/agent/") || self.id == "readSignIn";
         let mut parameters: Vec<Value> = path_parameters(self.path);
         parameters.extend(
             self.parameters.iter().map(|name| json!({ "$ref": format!("#/components/parameters/{name}") })),

@@ -10,8 +10,8 @@ use utoipa_swagger_ui::{Config, SwaggerUi};
 use crate::{
     api::{
         agent, audit, boot, clusters, connections, credentials, decisions, energy, explain, export, freeze,
-        host_actions, host_bulk, hosts, inventory, me, named, operations, overview, pending, pools, probes, search,
-        status, stream, what_if,
+        host_actions, host_bulk, hosts, inventory, me, named, operations, overview, pending, pools, probes,
+        search, status, stream, what_if,
     },
     app::App,
     frame, openapi, page,
