@@ -61,6 +61,7 @@ pub(crate) struct Server {
 impl Server {
     /// Starts `muster serve` on a free port, with these arguments besides.
     pub(crate) fn start(data_dir: &Path, arguments: &[&str]) -> Self {
+        std::fs::create_dir_all(data_dir).expect("the data directory can be made");
         let log = data_dir.join("stderr.log");
         let data_dir = data_dir.to_str().expect("temporary paths are UTF-8");
         let mut command =
