@@ -110,7 +110,7 @@ pub struct Demand {
     pub scale_down_percent: Option<u32>,
     /// How long a node has to be unneeded before it goes.
     pub scale_down_delay: Duration,
-    /// How long a pod has to wait before it counts, and a high mark has to hold.
+    /// How long a high mark has to hold. Pods that wait do not wait for it.
     pub scale_up_delay: Duration,
     /// Since when the pool has been above its high mark.
     pub high_since: Option<Timestamp>,

@@ -36,6 +36,8 @@ pub struct LeaseConfig {
     pub renew_deadline: Duration,
     /// Between two attempts to take or renew. Several fit into `renew_deadline`.
     pub retry: Duration,
+    /// Nobody else can have the store open, so whoever the record names is gone and need not be waited for.
+    pub sole: bool,
 }
 
 impl LeaseConfig {
@@ -47,6 +49,7 @@ impl LeaseConfig {
             duration: Duration::from_secs(15),
             renew_deadline: Duration::from_secs(10),
             retry: Duration::from_secs(2),
+            sole: false,
         }
     }
 
@@ -245,7 +248,9 @@ impl Candidate {
         // The longer of the two: a leader with longer times than ours is not robbed, nor are we hurried by
         // one that wrote nonsense.
         let wait = seen.record.duration.max(self.config.duration);
-        seen.record.holder.is_empty() || self.clock.monotonic().saturating_sub(seen.since) >= wait
+        self.config.sole
+            || seen.record.holder.is_empty()
+            || self.clock.monotonic().saturating_sub(seen.since) >= wait
     }
 
     async fn acquire(&mut self, seen: Option<Seen>, sent: Duration) -> Result<(), StoreError> {

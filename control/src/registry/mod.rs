@@ -239,6 +239,11 @@ impl Registry {
         );
     }
 
+    /// Whether no other process can write to the store while this one runs.
+    pub fn is_exclusive(&self) -> bool {
+        self.shared.options.exclusive
+    }
+
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.shared.store
     }

@@ -27,8 +27,6 @@ pub struct PodClass<'a> {
     pub members: Vec<u32>,
     /// Number of the pair of namespace and labels that selectors see.
     pub face: u32,
-    /// For how many delays of pools the pods have waited long enough.
-    pub level: u32,
 }
 
 /// Distinct specs and label sets of the pods of one list.
@@ -130,17 +128,11 @@ impl<'a> Specs<'a> {
     }
 }
 
-/// What tells classes apart: spec, namespace, labels and level.
-type Key = (u32, u32, u32, u32);
+/// What tells classes apart: spec, namespace and labels.
+type Key = (u32, u32, u32);
 
-/// Groups pods, in the order in which they are met. `keys` are the label keys that matter, `levels` how long each pod has waited (none: long
-/// enough for everything).
-pub(crate) fn group<'a>(
-    pods: &[&'a Pod],
-    specs: &Specs<'a>,
-    keys: &BTreeSet<&'a str>,
-    levels: &[u32],
-) -> Vec<PodClass<'a>> {
+/// Groups pods, in the order in which they are met. `keys` are the label keys that matter.
+pub(crate) fn group<'a>(pods: &[&'a Pod], specs: &Specs<'a>, keys: &BTreeSet<&'a str>) -> Vec<PodClass<'a>> {
     let mut interner = Interner::default();
     let mut classes: Vec<PodClass<'a>> = Vec::new();
     // Classes whose pods do not come by name. Looked at pod by pod, while names are still at hand.
@@ -159,8 +151,7 @@ pub(crate) fn group<'a>(
         };
         space = Some((&pod.metadata.namespace, namespace));
         let labels = project(&mut interner, keys, &pod.metadata.labels, &mut projected);
-        let level = levels.get(index).copied().unwrap_or(0);
-        let key = (specs.of[index], namespace, labels, level);
+        let key = (specs.of[index], namespace, labels);
         let class = match last {
             Some((previous, class)) if previous == key => class,
             _ => {
@@ -169,7 +160,7 @@ pub(crate) fn group<'a>(
                 if class == next {
                     let next_face = interner.faces.len() as u32;
                     let face = *interner.faces.entry((namespace, labels)).or_insert(next_face);
-                    classes.push(PodClass { pod, request: request(pod), members: Vec::new(), face, level });
+                    classes.push(PodClass { pod, request: request(pod), members: Vec::new(), face });
                     mixed.push(false);
                 }
                 last = Some((key, class));
@@ -219,11 +210,7 @@ pub(crate) fn order(pods: &[&Pod], classes: &[PodClass<'_>], requests: &[Vec<i64
     let first = |at: u32| name_key(pods[classes[at as usize].members[0] as usize]);
     order.sort_unstable_by(|&a, &b| {
         let size = || requests[b as usize].cmp(&requests[a as usize]);
-        priority(b)
-            .cmp(&priority(a))
-            .then_with(size)
-            .then_with(|| first(a).cmp(&first(b)))
-            .then_with(|| classes[a as usize].level.cmp(&classes[b as usize].level))
+        priority(b).cmp(&priority(a)).then_with(size).then_with(|| first(a).cmp(&first(b)))
     });
     order
 }

@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use muster_model::{
-    Timestamp,
-    k8s::{Pod, PodKey},
-};
+use muster_model::k8s::{Pod, PodKey};
 use serde::Serialize;
 
 use super::{
@@ -101,10 +98,6 @@ pub enum Reason {
     NoTemplate,
     Frozen,
     Held,
-    /// The pods have not waited long enough for the pool to grow for them; the first of them has by then.
-    Delay {
-        until: Timestamp,
-    },
     /// No machine is left of those that would do.
     NoSupply,
     /// A limit is reached.
@@ -153,7 +146,7 @@ pub(crate) fn report(
                     example: pending[member as usize].key(),
                     pods,
                     nodes: names.tally(&end, class),
-                    pools: pool_reasons(snapshot, ways, scene, &names, class, &stock, pending),
+                    pools: pool_reasons(snapshot, ways, &names, class, &stock),
                 }
             })
             .collect()
@@ -239,17 +232,10 @@ fn left_over(problem: &Problem, solution: &Solution) -> LeftOver {
 fn pool_reasons(
     snapshot: &Snapshot,
     ways: &Ways,
-    scene: &Scene<'_>,
     names: &Names<'_, '_>,
     class: u32,
     left: &LeftOver,
-    pending: &[&Pod],
 ) -> Vec<PoolReason> {
-    let waiting = &names.translated.classes[class as usize];
-    let oldest = || {
-        let created = |&member: &u32| pending[member as usize].metadata.creation_timestamp;
-        waiting.members.iter().filter_map(created).min().unwrap_or(snapshot.now)
-    };
     snapshot
         .pools
         .iter()
@@ -260,9 +246,6 @@ fn pool_reasons(
                 () if pool.templates.is_empty() => Reason::NoTemplate,
                 () if pool.mode == Mode::Frozen => Reason::Frozen,
                 () if held => Reason::Held,
-                () if waiting.level < scene.pool_level(pool) => {
-                    Reason::Delay { until: oldest().saturating_add(pool.demand.scale_up_delay) }
-                }
                 () => pool_reason(index, ways, names, class, left),
             };
             PoolReason { pool: pool.name.to_string(), reason }

@@ -3,10 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_model::{
-    Duration,
-    k8s::{DaemonSet, Node, Pod},
-};
+use muster_model::k8s::{DaemonSet, Node, Pod};
 
 use super::{
     balance::Balance,
@@ -86,8 +83,6 @@ pub(crate) struct Scene<'a> {
     pub(crate) balance: Balance,
     /// Nodes that take nothing new, by index, as the planner sees them.
     closed: BTreeMap<usize, Node>,
-    /// The delays of pools, ascending and without zero.
-    pub(crate) delays: Vec<Duration>,
 }
 
 impl<'a> Scene<'a> {
@@ -125,8 +120,6 @@ impl<'a> Scene<'a> {
                 _ => {}
             }
         }
-        let delays: BTreeSet<Duration> =
-            snapshot.pools.iter().map(|pool| pool.demand.scale_up_delay).collect();
         let mut scene = Self {
             real_nodes: nodes.len(),
             nodes,
@@ -141,7 +134,6 @@ impl<'a> Scene<'a> {
             supply: ways.list.iter().map(|way| way.supply).collect(),
             balance: Balance::new(snapshot),
             closed,
-            delays: delays.into_iter().filter(|delay| *delay > Duration::default()).collect(),
         };
         scene.require(snapshot, ways);
         scene
@@ -246,18 +238,6 @@ impl<'a> Scene<'a> {
         self.pending.iter().filter(stays).copied().collect()
     }
 
-    /// For how many delays a pod has waited long enough. One that does not say since when has.
-    pub(crate) fn level(&self, snapshot: &Snapshot, pod: &Pod) -> u32 {
-        let Some(created) = pod.metadata.creation_timestamp else { return self.delays.len() as u32 };
-        let age = snapshot.now.since(created);
-        self.delays.iter().take_while(|delay| **delay <= age).count() as u32
-    }
-
-    /// For how many delays a pod has to have waited before the pool grows for it.
-    pub(crate) fn pool_level(&self, pool: &Pool) -> u32 {
-        self.delays.iter().take_while(|delay| **delay <= pool.demand.scale_up_delay).count() as u32
-    }
-
     pub(crate) fn input<'s>(
         &'s self,
         pending: &[&'s Pod],
@@ -280,16 +260,10 @@ impl<'a> Scene<'a> {
             nodes.push(&required.node);
             running.extend(self.on_way[required.way].iter().map(|&at| daemon(at, place)));
         }
-        let levels: Vec<u32> = if self.delays.is_empty() {
-            Vec::new()
-        } else {
-            pending.iter().map(|pod| self.level(snapshot, pod)).collect()
-        };
         Input {
             nodes,
             running,
             pending: pending.to_vec(),
-            levels,
             offers: ways
                 .list
                 .iter()
@@ -305,7 +279,6 @@ impl<'a> Scene<'a> {
                         rank: way.rank,
                         daemons: daemons.clone(),
                         csi: pool.templates[way.template].csi.as_ref(),
-                        level: self.pool_level(pool),
                     }
                 })
                 .collect(),

@@ -14,14 +14,6 @@ pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
 /// A topology key that no label has: every target is in its one domain.
 pub(crate) const EVERYWHERE: &str = "";
 
-/// A node, or the node that an offer would make.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Spot<'a> {
-    pub(crate) node: &'a Node,
-    /// For how many delays a pod has to have waited to use it.
-    pub(crate) level: u32,
-}
-
 /// What selectors of pods can see of a node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct NodeView<'a> {
@@ -30,7 +22,6 @@ struct NodeView<'a> {
     taints: &'a [Taint],
     cordoned: bool,
     features: &'a [Box<str>],
-    level: u32,
 }
 
 /// What a pod says about the nodes it may use.
@@ -42,7 +33,6 @@ struct PodView<'a> {
     features: Vec<&'static str>,
     claims_devices: bool,
     node_name: Option<&'a str>,
-    level: u32,
     /// The class itself, if its volumes matter.
     volumes: Option<usize>,
 }
@@ -52,7 +42,6 @@ struct PodView<'a> {
 pub(crate) struct Signatures<'a> {
     /// One node of each target signature.
     pub(crate) nodes: Vec<&'a Node>,
-    levels: Vec<u32>,
     /// Signature of every target.
     pub(crate) of_target: Vec<u32>,
     pub(crate) of_class: Vec<u32>,
@@ -95,7 +84,7 @@ fn reads_hostname(spec: &PodSpec) -> bool {
 }
 
 impl<'a> Signatures<'a> {
-    pub(crate) fn new(targets: &[Spot<'a>], classes: &[PodClass<'a>], disks: &Disks<'a>) -> Self {
+    pub(crate) fn new(targets: &[&'a Node], classes: &[PodClass<'a>], disks: &Disks<'a>) -> Self {
         let (mut keys, mut names) = node_keys(classes.iter().map(|class| &*class.pod.spec));
         let mut hosts = classes.iter().any(|class| reads_hostname(&class.pod.spec));
         let (disk_keys, disk_names) = disks.node_keys();
@@ -104,7 +93,7 @@ impl<'a> Signatures<'a> {
         names |= disk_names;
         let mut signatures = Self::default();
         let mut known: BTreeMap<NodeView<'_>, u32> = BTreeMap::new();
-        for Spot { node, level } in targets {
+        for &node in targets {
             let mut labels: Vec<Option<&str>> =
                 keys.iter().map(|key| node.metadata.labels.text(key)).collect();
             labels.push(if hosts { node.metadata.labels.text(HOSTNAME) } else { None });
@@ -115,13 +104,11 @@ impl<'a> Signatures<'a> {
                 taints: &node.spec.taints,
                 cordoned: node.spec.unschedulable,
                 features: &node.status.declared_features,
-                level: *level,
             };
             let next = signatures.nodes.len() as u32;
             let id = *known.entry(view).or_insert(next);
             if id == next {
                 signatures.nodes.push(node);
-                signatures.levels.push(*level);
             }
             signatures.of_target.push(id);
         }
@@ -133,26 +120,25 @@ impl<'a> Signatures<'a> {
     fn compare(&mut self, classes: &[PodClass<'a>], disks: &Disks<'a>) {
         let mut pods: BTreeMap<PodView<'_>, u32> = BTreeMap::new();
         let mut examples: Vec<(usize, &PodClass<'a>)> = Vec::new();
-        let mut last: Option<(&PodSpec, u32, u32)> = None;
+        let mut last: Option<(&PodSpec, u32)> = None;
         for (at, class) in classes.iter().enumerate() {
             let spec = &*class.pod.spec;
             let volumes = disks.matters(at).then_some(at);
             // Neighbours mostly differ in what they ask for only.
             if volumes.is_none()
-                && let Some((other, level, id)) = last
-                && level == class.level
+                && let Some((other, id)) = last
                 && looks_alike(spec, other)
             {
                 self.of_class.push(id);
                 continue;
             }
             let next = examples.len() as u32;
-            let id = *pods.entry(pod_view(spec, class.level, volumes)).or_insert(next);
+            let id = *pods.entry(pod_view(spec, volumes)).or_insert(next);
             if id == next {
                 examples.push((at, class));
             }
             self.of_class.push(id);
-            last = volumes.is_none().then_some((spec, class.level, id));
+            last = volumes.is_none().then_some((spec, id));
         }
         self.allowed = BitTable::new(examples.len(), self.nodes.len());
         let world = disks.world(&self.nodes);
@@ -160,7 +146,7 @@ impl<'a> Signatures<'a> {
             let reach = world.as_ref().filter(|_| disks.matters(*at)).map(|w| disks.reach(w, class.pod));
             for (column, node) in self.nodes.iter().enumerate() {
                 let reached = reach.as_ref().is_none_or(|reach| reach[column]);
-                if reached && class.level >= self.levels[column] && admits(class.pod, node) {
+                if reached && admits(class.pod, node) {
                     self.allowed.set(row, column as u32);
                 }
             }
@@ -210,9 +196,8 @@ fn looks_alike(one: &PodSpec, other: &PodSpec) -> bool {
         && one.tolerations == other.tolerations
 }
 
-fn pod_view(spec: &PodSpec, level: u32, volumes: Option<usize>) -> PodView<'_> {
+fn pod_view(spec: &PodSpec, volumes: Option<usize>) -> PodView<'_> {
     PodView {
-        level,
         volumes,
         selector: spec.node_selector.iter().map(|(key, value)| (key, &**value)).collect(),
         required: node_affinity::required(spec),
@@ -250,12 +235,12 @@ fn value<'n>(node: &'n Node, key: &str) -> Option<&'n str> {
 }
 
 impl Locations {
-    pub(crate) fn new(targets: &[Spot<'_>], keys: &[Box<str>]) -> Self {
+    pub(crate) fn new(targets: &[&Node], keys: &[Box<str>]) -> Self {
         if keys.is_empty() {
             return Self { domains: Vec::new(), table: vec![Vec::new()], of_target: vec![0; targets.len()] };
         }
         let mut values: Vec<BTreeMap<&str, u32>> = vec![BTreeMap::new(); keys.len()];
-        for Spot { node, .. } in targets {
+        for node in targets {
             for (key, values) in keys.iter().zip(&mut values) {
                 if let Some(value) = value(node, key) {
                     values.insert(value, 0);
@@ -270,7 +255,7 @@ impl Locations {
         let mut known: BTreeMap<Vec<u32>, u32> = BTreeMap::new();
         let tuples: Vec<Vec<u32>> = targets
             .iter()
-            .map(|Spot { node, .. }| {
+            .map(|node| {
                 let domain = |(key, values): (&str, &BTreeMap<&str, u32>)| {
                     value(node, key).map_or(NO_DOMAIN, |value| values[value])
                 };

@@ -11,7 +11,7 @@ use super::{
     classes::{self, PodClass, Specs},
     disks::Disks,
     hash::FixedMap,
-    targets::{EVERYWHERE, Locations, Signatures, Spot},
+    targets::{EVERYWHERE, Locations, Signatures},
     terms::{self, Terms, topology_keys},
 };
 use crate::{
@@ -27,8 +27,6 @@ pub struct Input<'a> {
     /// Bound pods that have not finished.
     pub running: Vec<Running<'a>>,
     pub pending: Vec<&'a Pod>,
-    /// For how many delays each pending pod has waited long enough; empty if there are none.
-    pub levels: Vec<u32>,
     pub offers: Vec<Offer<'a>>,
     pub namespaces: Vec<&'a Namespace>,
     /// One pod of each daemon; offers say which of them run there.
@@ -73,8 +71,6 @@ pub struct Offer<'a> {
     pub daemons: Vec<u32>,
     /// Its storage drivers, if they are known.
     pub csi: Option<&'a CsiNodeSpec>,
-    /// For how many delays a pod has to have waited before this is called up for it.
-    pub level: u32,
 }
 
 /// A problem and how to read its answer.
@@ -97,18 +93,14 @@ pub fn translate<'a>(input: &Input<'a>, keys: &'a mut Vec<Box<str>>) -> Translat
     let read_by = || specs.distinct.iter().copied().chain(guards.iter().map(|guard| guard.pod));
     let mut read: BTreeSet<&str> = BTreeSet::new();
     classes::keys_read(read_by(), &mut read);
-    let (classes, mut requests) = sorted(input, classes::group(&input.pending, &specs, &read, &input.levels));
+    let (classes, mut requests) = sorted(input, classes::group(&input.pending, &specs, &read));
     let disks = Disks::new(input, &classes);
     *keys = topology_keys(read_by(), input.wishes == Wishes::Kept);
     if disks.shares_exclusive_claims() {
         keys.push(EVERYWHERE.into());
     }
-    let targets: Vec<Spot<'_>> = input
-        .nodes
-        .iter()
-        .map(|node| Spot { node, level: 0 })
-        .chain(input.offers.iter().map(|offer| Spot { node: offer.node, level: offer.level }))
-        .collect();
+    let targets: Vec<&Node> =
+        input.nodes.iter().copied().chain(input.offers.iter().map(|offer| offer.node)).collect();
     let signatures = Signatures::new(&targets, &classes, &disks);
     let locations = Locations::new(&targets, keys);
     let namespaces: BTreeMap<&str, &Labels> =
@@ -369,13 +361,13 @@ fn shapes(
 }
 
 /// Weights of preferred node affinity by location.
-fn prefers(pod: &Pod, targets: &[Spot<'_>], locations: &Locations) -> Vec<(u32, i64)> {
+fn prefers(pod: &Pod, targets: &[&Node], locations: &Locations) -> Vec<(u32, i64)> {
     let affinity = pod.spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
     let Some(affinity) = affinity.filter(|affinity| !affinity.preferred.is_empty()) else {
         return Vec::new();
     };
     let mut best: BTreeMap<u32, i64> = BTreeMap::new();
-    for (Spot { node, .. }, &location) in targets.iter().zip(&locations.of_target) {
+    for (node, &location) in targets.iter().zip(&locations.of_target) {
         let score: i64 = affinity
             .preferred
             .iter()

@@ -12,6 +12,7 @@ use muster_control::{
 };
 use muster_model::{
     Clock,
+    lease::LeaseConfig,
     power::Power,
     store::{Store, Txn},
 };
@@ -140,7 +141,7 @@ pub(super) fn start(
     );
     let (stop, resign) = (CancellationToken::new(), CancellationToken::new());
     let lead = Lead::new(Arc::clone(clock));
-    let config = lead::config(holder);
+    let config = LeaseConfig { sole: registry.is_exclusive(), ..lead::config(holder) };
     let agents = Arc::new(Desk {
         hub,
         inventory: Arc::clone(&parts.inventory),

@@ -175,6 +175,20 @@ pub(super) async fn a_released_lease_is_free_at_once(world: World) {
     a.release().await.expect("releasing what is not held is nothing");
 }
 
+/// Whoever can be alone with the store knows that the process named in the record is gone.
+pub(super) async fn a_sole_candidate_does_not_wait(world: World) {
+    let election = Election::new(world);
+    let old = led(step(&mut election.candidate("killed")).await);
+    assert_following(step(&mut election.candidate("one of many")).await, Some("killed"));
+    let config = LeaseConfig { sole: true, ..LeaseConfig::new(&*election.name, "next") };
+    let mut next = Candidate::new(Arc::clone(&election.world.store), election.clock.clone(), config)
+        .expect("the times fit");
+    let new = led(step(&mut next).await);
+    assert!(new.epoch > old.epoch);
+    assert_eq!(led(step(&mut next).await), new);
+    assert!(!election.write(&old, "too late").await);
+}
+
 pub(super) async fn a_wall_clock_that_jumps_changes_nothing(world: World) {
     let election = Election::new(world);
     let (mut a, mut b) = (election.candidate("a"), election.candidate("b"));

@@ -146,6 +146,7 @@ cases! {
         a_replaced_leader_cannot_write
         renewing_keeps_the_epoch
         a_released_lease_is_free_at_once
+        a_sole_candidate_does_not_wait
         a_wall_clock_that_jumps_changes_nothing
         an_unanswered_renewal_is_found_again;
 }

@@ -115,44 +115,10 @@ fn an_existing_free_node_is_headroom() {
 }
 
 #[test]
-fn young_pods_do_not_count_yet() {
-    #[track_caller]
-    fn check(age: Option<u64>, delay: u64, nodes: usize, delayed: bool) {
-        let mut snapshot = base(|pool| pool.demand.scale_up_delay = Duration::from_secs(delay));
-        let mut waiting = pod("x", "1", json!({}));
-        waiting.metadata.creation_timestamp = age.map(|age| now().saturating_sub(Duration::from_secs(age)));
-        snapshot.cluster.pods = vec![waiting];
-        let decision = plan(&snapshot);
-        let told = decision.report.unplaced.iter().flat_map(|class| &class.pools).any(|row| {
-            row.reason
-                == Reason::Delay {
-                    until: now().saturating_add(Duration::from_secs(delay - age.unwrap_or(0))),
-                }
-        });
-        assert_eq!((decision.plan.new_nodes.len(), told), (nodes, delayed), "{age:?} {delay}");
-    }
-    check(Some(0), 0, 1, false);
-    check(Some(59), 60, 0, true);
-    check(Some(60), 60, 1, false);
-    check(None, 60, 1, false); // nobody knows its age: it does not wait for ever
-}
-
-#[test]
-fn young_pods_use_what_is_there_and_pools_without_delay() {
-    let mut snapshot = base(|pool| pool.demand.scale_up_delay = Duration::from_mins(3));
-    let mut quick = pool("quick", 10, vec![template("dear", 4, &["a"], 9_000)]);
-    quick.demand.scale_up_delay = Duration::from_secs(10);
-    snapshot.pools.push(quick);
-    for (name, age) in [("old", 300), ("young", 60), ("new", 1)] {
-        let mut waiting = pod(name, "4", json!({}));
-        waiting.metadata.creation_timestamp = Some(now().saturating_sub(Duration::from_secs(age)));
-        snapshot.cluster.pods.push(waiting);
-    }
-    let decision = plan(&snapshot);
-    let pools: Vec<&str> = decision.plan.new_nodes.iter().map(|new| &*new.pool).collect();
-    assert_eq!((pools.len(), pools.contains(&"p"), pools.contains(&"quick")), (2, true, true));
-    assert_eq!(unplaced(&decision), ["new"]);
-    add_node(&mut snapshot, "n", "p", "a", 4);
-    let decision = plan(&snapshot);
-    assert_eq!(unplaced(&decision).len() + decision.plan.new_nodes.len(), 2);
+fn pods_that_wait_do_not_wait_for_a_mark() {
+    let mut snapshot = base(|pool| pool.demand.scale_up_delay = Duration::from_secs(180));
+    let mut waiting = pod("x", "1", json!({}));
+    waiting.metadata.creation_timestamp = Some(now());
+    snapshot.cluster.pods = vec![waiting];
+    assert_eq!(plan(&snapshot).plan.new_nodes.len(), 1);
 }
