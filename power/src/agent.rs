@@ -355,11 +355,7 @@ impl Power for AgentHub {
         let name = bmc.credential.as_deref().ok_or_else(|| {
             fail(Fault::NoCredential { why: "the host's record names no credential".into() })
         })?;
-        let key = self
-            .credentials
-            .credential(name)
-            .await
-            .map_err(|error| fail(Fault::NoCredential { why: error.to_string() }))?;
+        let key = self.credentials.credential(name).await.map_err(|error| fail(error.into()))?;
         let now = self.clock.now();
         let mut state = self.state();
         if let Some(known) = state.hosts.get_mut(&bmc.host).filter(|known| known.boot_id == boot_id) {

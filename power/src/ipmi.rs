@@ -84,11 +84,7 @@ impl Inner {
             .credential
             .as_deref()
             .ok_or_else(|| Fault::NoCredential { why: "the host's record names no credential".into() })?;
-        let credential = self
-            .credentials
-            .credential(name)
-            .await
-            .map_err(|error| Fault::NoCredential { why: error.to_string() })?;
+        let credential = self.credentials.credential(name).await.map_err(Fault::from)?;
 
         let slot = self.slots.slot(approved.socket);
         let mut memory = slot.lock().await;

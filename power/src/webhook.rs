@@ -99,11 +99,7 @@ impl Webhook {
             .credential
             .as_deref()
             .ok_or_else(|| Fault::NoCredential { why: "the host's record names no credential".into() })?;
-        let credential = self
-            .credentials
-            .credential(name)
-            .await
-            .map_err(|error| Fault::NoCredential { why: error.to_string() })?;
+        let credential = self.credentials.credential(name).await.map_err(Fault::from)?;
         let issued = self.clock.now();
         let call = Call {
             host: bmc.host.clone(),

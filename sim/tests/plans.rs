@@ -140,13 +140,12 @@ fn agree(noted: &Reason, matches: Match, told: Code) -> bool {
     use Code::{
         Affinity, AntiAffinity, Competition, Contradiction, Cordoned, Feature, LabelDiffers, LabelMissing,
         NoUsableHost, NodeNamed, PoolMax, PortTaken, ResourceShort, SoldOut, Spread, TaintNotTolerated,
-        TemplateUnknown, TooManyPods, TooSoon,
+        TemplateUnknown, TooManyPods,
     };
     match noted {
         Reason::NoTemplate => told == TemplateUnknown,
         Reason::Frozen => told == Code::Frozen,
         Reason::Held => told == Code::Held,
-        Reason::Delay { .. } => told == TooSoon,
         Reason::Incompatible => {
             let node =
                 [LabelMissing, LabelDiffers, NodeNamed, TaintNotTolerated, Cordoned, Feature, Contradiction];

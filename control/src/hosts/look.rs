@@ -193,7 +193,8 @@ pub(super) fn class(error: &PowerError) -> TroubleClass {
             TroubleClass::Blocked(BlockCause::CertificateMismatch)
         }
         Fault::WrongHost { .. } => TroubleClass::Blocked(BlockCause::IdentityChanged),
-        Fault::Silent { .. }
+        Fault::NotAsked { .. }
+        | Fault::Silent { .. }
         | Fault::Unreachable { .. }
         | Fault::AddressRefused { .. }
         | Fault::Unsupported { .. }
@@ -230,6 +231,7 @@ const fn reason(fault: &Fault) -> &'static str {
         Fault::AddressRefused { .. } => "AddressRefused",
         Fault::AmbiguousSystem { .. } | Fault::Invalid { .. } => "NotUsable",
         Fault::Refused { .. }
+        | Fault::NotAsked { .. }
         | Fault::Silent { .. }
         | Fault::Unreachable { .. }
         | Fault::Malformed { .. }

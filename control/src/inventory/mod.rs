@@ -151,6 +151,8 @@ impl Inventory {
             dirty: tokio::sync::Notify::new(),
         });
         feed::load(&shared).await?;
+        // As fresh as it can be; the watch goes on from there.
+        shared.live.store(true, Ordering::Release);
         Ok(Arc::new(Self { shared }))
     }
 

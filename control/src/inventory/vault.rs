@@ -437,13 +437,13 @@ impl Vault {
 #[async_trait]
 impl Credentials for Vault {
     async fn credential(&self, full_name: &str) -> Result<Credential, CredentialError> {
-        let fault = |why: String| CredentialError { name: full_name.to_owned(), why };
+        let fault = |why: String| CredentialError::Unusable { name: full_name.to_owned(), why };
         let (project, name) = split(full_name);
         let entry = self
             .store
             .get(&keys::credential(project, name))
             .await
-            .map_err(|error| fault(error.to_string()))?
+            .map_err(|error| CredentialError::Away { name: full_name.to_owned(), why: error.to_string() })?
             .ok_or_else(|| fault(format!("it does not exist in project {project}; create it")))?;
         let record = read(&entry).map_err(|_| fault("its record is damaged; rotate it".to_owned()))?;
         match (&record.meta.source, &self.secrets) {

@@ -42,6 +42,8 @@ pub enum Fault {
     PasswordChangeRequired { credential: String },
     #[error("cannot be asked: {why}")]
     NoCredential { why: String },
+    #[error("was not asked: {why}")]
+    NotAsked { why: String },
     #[error("did not answer within {limit}; is it reachable from here?")]
     Silent { limit: Duration },
     #[error("cannot be reached: {why}")]
@@ -91,6 +93,7 @@ impl Fault {
             Self::Denied { .. } => "POWER_DENIED",
             Self::PasswordChangeRequired { .. } => "POWER_PASSWORD_CHANGE_REQUIRED",
             Self::NoCredential { .. } => "POWER_NO_CREDENTIAL",
+            Self::NotAsked { .. } => "POWER_NOT_ASKED",
             Self::Silent { .. } => "POWER_SILENT",
             Self::Unreachable { .. } => "POWER_UNREACHABLE",
             Self::Untrusted { .. } => "POWER_UNTRUSTED_CERTIFICATE",
@@ -119,9 +122,11 @@ impl Fault {
             | Self::WrongHost { .. }
             | Self::AmbiguousSystem { .. }
             | Self::Invalid { .. } => Advice::Person,
-            Self::Silent { .. } | Self::Unreachable { .. } | Self::Malformed { .. } | Self::Busy { .. } => {
-                Advice::Later
-            }
+            Self::NotAsked { .. }
+            | Self::Silent { .. }
+            | Self::Unreachable { .. }
+            | Self::Malformed { .. }
+            | Self::Busy { .. } => Advice::Later,
             Self::Unsupported { .. } | Self::Refused { .. } | Self::BootIgnored { .. } => Advice::OtherDriver,
             Self::OutcomeUnknown { .. } => Advice::ReadFirst,
         }

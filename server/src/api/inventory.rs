@@ -104,7 +104,10 @@ async fn discover_one(call: &Call, body: Body, named: &mut String) -> Result<(Re
     let identity = call.app.prober.identify(&bmc).await.map_err(|error| {
         // Only silence may pass by itself; everything else is for a person to put right.
         let code = match error.fault {
-            Fault::Silent { .. } | Fault::Unreachable { .. } | Fault::Busy { .. } => Code::Unavailable,
+            Fault::NotAsked { .. }
+            | Fault::Silent { .. }
+            | Fault::Unreachable { .. }
+            | Fault::Busy { .. } => Code::Unavailable,
             _ => Code::Conflict,
         };
         ApiError::new(code, "The BMC could not be asked").details(format!("{error} [{}]", error.code()))

@@ -28,7 +28,7 @@ pub async fn live() -> Response {
     reply::value(StatusCode::OK, &json!({ "status": "live" }))
 }
 
-/// `GET /readyz`: requests can be served: the store answers and the index follows it.
+/// `GET /readyz`: requests can be served: the store answers and both indexes follow it.
 pub async fn ready(State(app): State<App>) -> Result<Response, ApiError> {
     let limit = std::time::Duration::from_secs(2);
     let store = match tokio::time::timeout(limit, app.registry.store().revision()).await {
@@ -36,7 +36,7 @@ pub async fn ready(State(app): State<App>) -> Result<Response, ApiError> {
         Ok(Err(error)) => Err(error.code().to_owned()),
         Err(_) => Err("STORE_TIMEOUT".to_owned()),
     };
-    let index = app.registry.is_live();
+    let index = app.registry.is_live() && app.inventory.is_live();
     if app.stop.is_cancelled() {
         return Err(ApiError::new(Code::Unavailable, "Shutting down"));
     }

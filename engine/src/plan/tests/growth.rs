@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{add_node, object, plan, pod, pods, pool, template, unplaced};
 use crate::{
     Snapshot,
-    plan::{Growth, Reason},
+    plan::Growth,
     snapshot::{MemberState, Mode, Pool, Spare, Trigger},
 };
 

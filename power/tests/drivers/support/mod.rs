@@ -49,7 +49,7 @@ impl Vault {
 impl Credentials for Vault {
     async fn credential(&self, name: &str) -> Result<Credential, CredentialError> {
         let found = self.0.lock().unwrap().get(name).cloned();
-        found.ok_or_else(|| CredentialError { name: name.into(), why: "it does not exist".into() })
+        found.ok_or_else(|| CredentialError::Unusable { name: name.into(), why: "it does not exist".into() })
     }
 }
 
