@@ -16,7 +16,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("kube", &["model", "engine", "control"]),
     ("capi", &["model", "engine", "control"]),
     // The world in memory implements the same ports as the adapters.
-    ("sim", &["model", "engine", "control"]),
+    // The simulated world runs the production loops on the store in memory.
+    ("sim", &["model", "engine", "control", "store"]),
     // Wire emulators share no code with the drivers that they judge.
     ("emulate", &["model"]),
     // The binary wires concrete parts together; nothing depends on it.

@@ -23,6 +23,18 @@ fn stale_node(now: i64) -> Known<NodeView> {
     known(NodeView::Present(node(at(now - 60))), at(now))
 }
 
+/// An API server that is away is no sign that its nodes are.
+#[test]
+fn ops_f16_a_lost_host_is_not_given_up_while_its_cluster_is_silent() {
+    let mut state = host(Phase::Lost);
+    state.status.deadline = Some(at(600));
+    let mut seen = evidence(at(3_600));
+    seen.node = unknown(at(3_600));
+    assert_eq!(step(&state, &seen, at(3_600)).state.phase(), Phase::Lost);
+    seen.node = known(NodeView::Absent, at(3_600));
+    assert_ne!(step(&state, &seen, at(3_600)).state.phase(), Phase::Lost);
+}
+
 #[test]
 fn cell_1_switched_off_by_hand_is_held() {
     for phase in [Phase::Serving, Phase::Degraded, Phase::Lost, Phase::Cordoned, Phase::Evicting] {

@@ -320,7 +320,11 @@ proptest! {
             seen.settings = settings();
             seen.power = unknown(at(now));
             seen.bmc = trouble(TroubleClass::Unreachable, 2, at(now));
-            seen.node = unknown(at(now));
+            // A lost host waits for its cluster: while that is silent, nobody knows whether its node came back.
+            seen.node = match state.phase() {
+                Phase::Lost => known(NodeView::Absent, at(now)),
+                _ => unknown(at(now)),
+            };
             seen.pods = unknown(at(now));
             seen.pool.would_pend = unknown(at(now));
             seen.intent = match want { 0 => None, 1 => intent(Switch::On, "i-1"), _ => intent(Switch::Off, "i-1") };

@@ -116,9 +116,12 @@ fn agents(text: &Value, time: &Value) -> Value {
         "AgentToken": { "type": "object", "required": ["host", "bootId", "nonce", "issued", "expires", "signature"],
             "properties": { "host": text, "bootId": text, "nonce": text, "issued": time, "expires": time, "signature": text } },
         "HostSettings": { "type": "object", "properties": {
-            "highMarkPercent": { "type": "integer" }, "lowMarkPercent": { "type": "integer" },
-            "maxPowerOperations": { "type": "integer" }, "maxPowerOperationsPerRack": { "type": "integer" },
-            "maxStartsPerSecond": { "type": "integer" }, "prometheusUrl": text, "energyPriceMicros": { "type": "integer" },
+            "highMarkPercent": { "type": "integer", "minimum": 20, "maximum": 100 },
+            "lowMarkPercent": { "type": "integer", "minimum": 0, "maximum": 80 },
+            "maxPowerOperations": { "type": "integer", "minimum": 1 },
+            "maxPowerOperationsPerRack": { "type": "integer", "minimum": 1 },
+            "maxStartsPerSecond": { "type": "integer", "minimum": 1 }, "prometheusUrl": text,
+            "energyPriceMicros": { "type": "integer" },
             "currency": text, "policy": { "type": "object" }, "deadlines": { "type": "object" } } },
         "HostSettingsKept": { "type": "object", "required": ["config", "revision"], "properties": {
             "config": { "type": "object" }, "revision": text } },
