@@ -14,6 +14,10 @@ test: ## Run everything that must hold, with a summary at the end
 fuzz: ## Fuzz the readers and the planner, FUZZ_SECONDS (300) for each target; needs the nightly compiler
 	@scripts/fuzz.sh
 
+chaos: ## 1,000 simulated days full of trouble (CHAOS_SEEDS=0..1000), the production loops in them
+	cargo build --release --locked -p muster
+	target/release/muster sim fuzz --seeds "$${CHAOS_SEEDS:-0..1000}" --hours 24
+
 check: ## The fast inner loop: format, lints, unit tests without other programs
 	@scripts/check.sh
 
@@ -30,4 +34,4 @@ clean: ## Remove what was built here (the cache of test peers stays)
 	cargo clean
 	rm -rf .data
 
-.PHONY: help run test fuzz check build fmt clean
+.PHONY: help run test chaos fuzz check build fmt clean
