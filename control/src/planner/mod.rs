@@ -8,8 +8,8 @@
 
 mod board;
 mod decide;
-mod notes;
 mod load;
+mod notes;
 mod run;
 mod tell;
 mod turn;

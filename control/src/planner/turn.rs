@@ -231,7 +231,9 @@ impl Planner {
         let regular = next_look(now, change);
         let (did, next) = match self.fence.clone() {
             None => (Did::Looked, regular),
-            Some(fence) => self.lead(&fence, &inputs, &built, &decided, port.as_ref(), &link, regular).await?,
+            Some(fence) => {
+                self.lead(&fence, &inputs, &built, &decided, port.as_ref(), &link, regular).await?
+            }
         };
         let sooner = (next < regular).then_some(next);
         let asked = (!self.findings.is_empty()).then(|| now.saturating_add(TRIGGER_INTERVAL));

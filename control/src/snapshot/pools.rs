@@ -55,10 +55,10 @@ fn bounds(inputs: &Inputs, input: &PoolInput, draft: &mut Draft) -> Pool {
     let bounds = spec.bounds_at(inputs.now);
     (pool.min, pool.max) = (bounds.min, bounds.max);
     if muster_model::planted::is("F1") {
-        pool.max = u32::MAX
+        pool.max = u32::MAX;
     }
     if muster_model::planted::is("F7") {
-        pool.min = 0
+        pool.min = 0;
     }
     if let Some(requested) = input.requested {
         let size = bounds.clamp(requested);

@@ -71,7 +71,7 @@ async fn ops_u8_q02_when_it_last_looked_and_what_stopped_it() {
 /// Question 23: why was this node deleted? It is gone, its host is reused, the process is a new one.
 #[tokio::test]
 async fn ops_u8_q23_ops_u11_a_node_that_is_gone_still_says_why() {
-    let mut world = shrunk().await;
+    let mut world = Box::pin(shrunk()).await;
     world.fail_over().await;
     let _ = world.turn().await;
     let answer = explain(&world).now(world.id, &Subject::Node("b".into()), world.now()).await.unwrap();
@@ -129,7 +129,7 @@ async fn ops_u8_q24_a_decision_names_what_led_to_it() {
 /// Question 25: "scaled down without any reason". The figures of then are frozen in the record.
 #[tokio::test]
 async fn ops_u8_q25_the_evidence_is_that_of_then() {
-    let world = shrunk().await;
+    let world = Box::pin(shrunk()).await;
     let decisions = world.decisions().await;
     let removal = decisions.iter().find(|one| one.removals == 1).unwrap();
     let explained = explain(&world).decision(removal.clone()).await.unwrap();

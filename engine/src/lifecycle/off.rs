@@ -271,7 +271,7 @@ impl Turn<'_> {
         let surplus = muster_model::host::is_true(&self.status.conditions, ConditionType::Surplus);
         match node.cordon {
             Cordon::Ours { .. } if !surplus && !muster_model::planted::is("F11") => {
-                self.ask(EffectKind::Uncordon)
+                self.ask(EffectKind::Uncordon);
             }
             Cordon::None if surplus => self.ask(EffectKind::Cordon),
             Cordon::None => self.status.cordoned_by = None,

@@ -264,10 +264,8 @@ impl State {
         let Some(machine) = self.machines.get_mut(name) else { return };
         if begins {
             machine.add_quirk(quirk);
-            match quirk {
-                Quirk::KubeletHangs => self.stop_kubelet(name),
-                Quirk::JoinsTainted | Quirk::JoinsUnready | Quirk::NeverJoins => {}
-                _ => {}
+            if quirk == Quirk::KubeletHangs {
+                self.stop_kubelet(name);
             }
             return;
         }

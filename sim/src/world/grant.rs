@@ -52,7 +52,7 @@ impl Simulation {
             What::Bounds { pool, min, max } => self.edit_bounds(pool, *min, *max).await?,
             What::Freeze => self.freeze(FreezeMode::Frozen).await?,
             What::Maintenance { host } => {
-                self.edit_host(host, |spec| spec["admin"] = json!("maintenance")).await?
+                self.edit_host(host, |spec| spec["admin"] = json!("maintenance")).await?;
             }
             What::Rotate { host } => self.rotate(host).await?,
             _ => {}

@@ -166,11 +166,11 @@ impl State {
             Phase::Idle | Phase::ConfirmingOff if renews && visible && self.nodes.contains_key(host) => {
                 self.violate("F12", format!("{host} is said to be off while its kubelet renews"));
             }
-            Phase::Serving if !machine.on && visible => {
-                // A power cut of the last minute may not have been seen yet.
-                if self.now.saturating_sub(machine.turned_at) > 60_000 {
-                    self.violate("F13", format!("{host} is said to serve and has no power"));
-                }
+            // A power cut of the last minute may not have been seen yet.
+            Phase::Serving
+                if !machine.on && visible && self.now.saturating_sub(machine.turned_at) > 60_000 =>
+            {
+                self.violate("F13", format!("{host} is said to serve and has no power"));
             }
             Phase::Reserved => self.judge_start(host),
             _ => {}

@@ -15,11 +15,11 @@ impl Random {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
         let mut one = Self(mixed);
-        one.next();
+        one.draw();
         one
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -29,17 +29,17 @@ impl Random {
 
     /// From `low` to `high`, both included.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
-        low + self.next() % (high.saturating_sub(low) + 1)
+        low + self.draw() % (high.saturating_sub(low) + 1)
     }
 
     /// True this often in a hundred.
     pub fn percent(&mut self, chance: u64) -> bool {
-        self.next() % 100 < chance
+        self.draw() % 100 < chance
     }
 
     /// One of them; there must be one.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
-        let place = usize::try_from(self.next() % from.len().max(1) as u64).unwrap_or(0);
+        let place = usize::try_from(self.draw() % from.len().max(1) as u64).unwrap_or(0);
         &from[place]
     }
 }
