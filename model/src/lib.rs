@@ -29,6 +29,7 @@ pub mod report;
 pub mod restored;
 pub mod secret;
 pub mod status;
+pub mod steady;
 
 pub mod store;
 pub mod suggest;

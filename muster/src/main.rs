@@ -10,6 +10,7 @@ mod limits;
 mod logs;
 mod output;
 mod serve;
+mod sim;
 mod simulate;
 
 use std::{ffi::OsString, path::Path, process::ExitCode, sync::Arc};
@@ -29,6 +30,7 @@ enum Command {
     Serve(serve::Args),
     Agent(agent::Args),
     Simulate(Box<simulate::Args>),
+    Sim(sim::Args),
     /// Measure Muster on this machine, against its bars
     Bench(bench::Args),
     Emulate(emulate::Args),
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         Command::Simulate(args) => {
             Ok(simulate::run(&args, &mut std::io::stdout().lock(), &mut std::io::stderr().lock()).into())
         }
+        Command::Sim(args) => sim::main(&args),
         Command::Bench(args) => bench::main(&args),
         Command::Emulate(args) => emulate::main(&args),
         Command::Client(command) => client(command),

@@ -1,9 +1,9 @@
-//! OPS-R5 in the simulated world, with the production loops.
+//! OPS-R4, R5, R6, R8 and R9 in the simulated world, with the production loops.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
 
 use muster_model::{Duration, host::Phase};
 use muster_sim::world::{
-    Build, Disturbance, Outage, START, What, Workload,
+    Build, Disturbance, Outage, Quirk, START, What, Workload,
     fleet::on_one_thread,
     fuzz,
     simulation::Simulation,
@@ -11,7 +11,7 @@ use muster_sim::world::{
 };
 
 /// A pool of so many hosts, at rest.
-async fn metal(hosts: u32, pool: PoolSetting) -> Simulation {
+async fn metal(hosts: u32, pool: PoolSetting, processes: usize) -> Simulation {
     let mut simulation = Simulation::new(START, fuzz::exact());
     simulation.plan_for(site::cluster_id());
     let first = simulation.start().await.unwrap();
@@ -22,6 +22,9 @@ async fn metal(hosts: u32, pool: PoolSetting) -> Simulation {
     }
     made.pools.push(pool);
     simulation.furnish(first, &made).unwrap();
+    for _ in 1..processes {
+        simulation.start().await.unwrap();
+    }
     simulation.run_for(Duration::from_mins(5)).await.unwrap();
     simulation
 }
@@ -37,12 +40,35 @@ fn unharmed(simulation: &Simulation) {
     assert!(broken.is_empty(), "{broken:#?}\n{}", simulation.world().lines().join("\n"));
 }
 
+/// OPS-R4: one pod, hosts whose nodes nobody can use or that never join, one hour.
+#[test]
+fn ops_r4_one_pod_does_not_wake_host_after_host() {
+    for quirk in [Quirk::JoinsTainted, Quirk::NeverJoins] {
+        on_one_thread(async {
+            let mut simulation = metal(12, PoolSetting::metal("web", 0, 12), 1).await;
+            for number in 0..12 {
+                let what = What::Quirk { machine: format!("h{number}"), quirk };
+                now(&simulation, Duration::from_hours(5), what);
+            }
+            simulation.world().add_workload(Workload::deployment("shop", 1, 2_000));
+            simulation.run_for(Duration::from_hours(1)).await.unwrap();
+            let world = simulation.world();
+            let woken = (0..12).filter(|number| world.power_ons(Some(&format!("h{number}"))) > 0).count();
+            assert!((1..=3).contains(&woken), "{quirk:?}: {woken} hosts\n{}", world.lines().join("\n"));
+            for number in 0..12 {
+                assert!(world.power_ons(Some(&format!("h{number}"))) <= 2, "{quirk:?} h{number}");
+            }
+            unharmed(&simulation);
+        });
+    }
+}
+
 /// OPS-R5: views that cannot be trusted take nothing away, and all is normal again within two looks.
 #[test]
 fn ops_r5_a_wrong_view_takes_nothing_away() {
     for outage in [Outage::NoPods, Outage::ApiStalled, Outage::ApiDown] {
         on_one_thread(async {
-            let mut simulation = metal(4, PoolSetting::metal("web", 0, 4)).await;
+            let mut simulation = metal(4, PoolSetting::metal("web", 0, 4), 1).await;
             simulation.world().add_workload(Workload::deployment("shop", 4, 5_000));
             simulation.run_for(Duration::from_mins(10)).await.unwrap();
             assert_eq!(simulation.world().running(), 4);
@@ -61,4 +87,126 @@ fn ops_r5_a_wrong_view_takes_nothing_away() {
             unharmed(&simulation);
         });
     }
+}
+
+/// OPS-R6: seven ways of not having metrics, none of which is read as idle; pods get their hosts all the same.
+#[test]
+fn ops_r6_no_metrics_is_not_idle() {
+    for outage in Outage::METRICS {
+        on_one_thread(async {
+            let mut pool = PoolSetting::metal("web", 0, 4);
+            pool.spec["autoscaling"]["triggers"] = serde_json::json!([
+                {"metricQuery": "load", "threshold": 0.5, "duration": "1m", "scaleDirection": "down"}]);
+            let mut simulation = metal(4, pool, 1).await;
+            now(&simulation, Duration::ZERO, What::Signal { query: "load".into(), millis: 100 });
+            simulation.world().add_workload(Workload::deployment("shop", 2, 5_000));
+            simulation.run_for(Duration::from_mins(8)).await.unwrap();
+            assert_eq!(simulation.world().running(), 2, "{outage:?}");
+            now(&simulation, Duration::from_hours(1), What::Outage(outage));
+            simulation.run_for(Duration::from_secs(20)).await.unwrap();
+            simulation.world().set_replicas("shop", 0);
+            simulation.run_for(Duration::from_mins(40)).await.unwrap();
+            assert_eq!(simulation.world().power_offs(None), 0, "{outage:?}");
+            let before = simulation.world().power_ons(None);
+            simulation.world().set_replicas("shop", 3);
+            simulation.run_for(Duration::from_secs(30)).await.unwrap();
+            assert_eq!(simulation.world().power_ons(None), before + 1, "{outage:?}");
+            simulation.world().set_replicas("shop", 0);
+            simulation.run_for(Duration::from_hours(1)).await.unwrap();
+            assert_eq!(simulation.world().power_offs(None), 3, "{outage:?}");
+            unharmed(&simulation);
+        });
+    }
+}
+
+/// OPS-R8: clocks that jump, run fast and stand still.
+#[test]
+fn ops_r8_clocks_switch_nothing_off() {
+    const HOUR: i64 = 3_600_000;
+    let troubles = [
+        What::ClockJump { millis: HOUR },
+        What::ClockJump { millis: -HOUR },
+        What::ClockJump { millis: 365 * 24 * HOUR },
+        What::ClockJump { millis: -365 * 24 * HOUR },
+        What::ClockRate { rate: 3 },
+        What::PauseLeader,
+    ];
+    for what in troubles {
+        on_one_thread(async {
+            let mut simulation = metal(3, PoolSetting::metal("web", 0, 3), 2).await;
+            simulation.world().add_workload(Workload::deployment("shop", 2, 5_000));
+            // In the middle of a boot.
+            simulation.run_for(Duration::from_secs(40)).await.unwrap();
+            now(&simulation, Duration::from_mins(10), what.clone());
+            simulation.run_for(Duration::from_mins(30)).await.unwrap();
+            let world = simulation.world();
+            assert_eq!(
+                (world.power_offs(None), world.running()),
+                (0, 2),
+                "{what:?}\n{}",
+                world.lines().join("\n")
+            );
+            unharmed(&simulation);
+        });
+    }
+}
+
+/// OPS-R9: drains that do not end, and crashes at any moment of them.
+#[test]
+fn ops_r9_power_goes_after_the_last_pod_and_no_mark_stays() {
+    for outage in [Outage::BudgetsClosed, Outage::Finalizers, Outage::ActsRefused] {
+        on_one_thread(async {
+            let mut simulation = metal(2, PoolSetting::metal("web", 0, 2), 1).await;
+            // One of each on each host; without the big ones, one host could do without the other.
+            simulation.world().add_workload(Workload::deployment("big", 2, 5_000));
+            let mut shop = Workload::deployment("shop", 2, 2_000);
+            (shop.grace_seconds, shop.ends_after_seconds, shop.min_available) = (120, 110, Some(1));
+            simulation.world().add_workload(shop);
+            simulation.run_for(Duration::from_mins(8)).await.unwrap();
+            assert_eq!(simulation.world().running(), 4);
+            now(&simulation, Duration::from_mins(50), What::Outage(outage));
+            simulation.world().set_replicas("big", 0);
+            simulation.run_for(Duration::from_mins(49)).await.unwrap();
+            assert_eq!(simulation.world().power_offs(None), 0, "{outage:?}");
+            simulation.run_for(Duration::from_hours(2)).await.unwrap();
+            let world = simulation.world();
+            assert_eq!(
+                (world.power_offs(None), world.running()),
+                (1, 2),
+                "{outage:?}\n{}",
+                world.lines().join("\n")
+            );
+            for number in 0..2 {
+                let (name, phase) =
+                    (format!("h{number}"), simulation.phase(&format!("h{number}")).await.unwrap());
+                let cordoned = simulation.world().is_cordoned(&name);
+                assert!(
+                    !cordoned || phase == Some(Phase::Idle),
+                    "{outage:?}: {name} is {phase:?} and cordoned"
+                );
+            }
+            unharmed(&simulation);
+        });
+    }
+}
+
+/// OPS-R9: the leader is killed again and again while hosts go up and down; no mark of it stays.
+#[test]
+fn ops_r9_crashes_leave_no_marks() {
+    on_one_thread(async {
+        let mut simulation = metal(3, PoolSetting::metal("web", 0, 3), 1).await;
+        simulation.world().add_workload(Workload::deployment("shop", 3, 5_000));
+        for crash in 0..30_u64 {
+            simulation.world().set_replicas("shop", if crash.is_multiple_of(3) { 3 } else { 1 });
+            simulation.run_for(Duration::from_secs(400 + crash * 7)).await.unwrap();
+            now(&simulation, Duration::from_secs(5), What::KillLeader);
+        }
+        simulation.world().set_replicas("shop", 3);
+        simulation.run_for(Duration::from_hours(1)).await.unwrap();
+        assert_eq!(simulation.world().running(), 3);
+        for number in 0..3 {
+            assert!(!simulation.world().is_cordoned(&format!("h{number}")));
+        }
+        unharmed(&simulation);
+    });
 }

@@ -1,6 +1,9 @@
 //! What is wanted of hosts: one record for each, written with the fence against what was read.
 
-use muster_engine::{Plan, Snapshot, plan::Source};
+use muster_engine::{
+    Plan, Snapshot,
+    plan::{Source, Target},
+};
 use muster_model::{
     host::{
         Intent, Switch,
@@ -20,6 +23,8 @@ pub(super) struct HostWish {
     pub(super) pool: String,
     pub(super) want: Switch,
     pub(super) reason: String,
+    /// Pods are to land there.
+    pub(super) for_pods: bool,
 }
 
 /// What became of it.
@@ -46,7 +51,23 @@ pub(super) fn wishes(snapshot: &Snapshot, plan: &Plan, decision: &Decision) -> V
         let member = snapshot.members.get(&removal.node)?;
         Some((member.host.as_ref()?.to_string(), member.pool.to_string(), Switch::Off))
     });
-    on.chain(off).map(|(host, pool, want)| HostWish { reason: because(&host), host, pool, want }).collect()
+    let for_pods = |host: &str| {
+        let new = plan
+            .new_nodes
+            .iter()
+            .position(|new| matches!(&new.source, Source::Host { host: on } if **on == *host));
+        let new = new.and_then(|new| u32::try_from(new).ok());
+        new.is_some_and(|new| plan.placements.iter().any(|placement| placement.on == Target::New(new)))
+    };
+    on.chain(off)
+        .map(|(host, pool, want)| HostWish {
+            reason: because(&host),
+            for_pods: for_pods(&host),
+            host,
+            pool,
+            want,
+        })
+        .collect()
 }
 
 /// Writes one intent. The host must still be the one that was looked at.

@@ -24,7 +24,7 @@ use crate::{
     journal::{Decision, Effect, Outcome, OutcomeState},
     planner::Parts,
     registry::RegistryError,
-    snapshot::{Inputs, Memory},
+    snapshot::{Inputs, Memory, wakes},
 };
 
 pub use link::{LINK_CONTROLLER, Link, report_link, report_waiting};
@@ -84,6 +84,9 @@ pub async fn act(
                     Switch::Off => &mut memory.shrunk_at,
                 };
                 times.insert(wish.pool.clone(), inputs.now);
+                if word == Switch::On && wish.for_pods {
+                    wakes::note(&mut memory.wakes, &wish.pool, &wish.host, inputs.now);
+                }
                 effects.push(Effect {
                     what: "intent".to_owned(),
                     object: format!("hosts/{}", wish.host),

@@ -14,7 +14,7 @@ use serde_json::json;
 use super::{ActError, Link};
 use crate::{
     registry::{OwnReport, PoolWord, Registry, Said},
-    snapshot::{Built, Inputs, PoolInput},
+    snapshot::{Built, Inputs, PoolInput, wakes::FRUITLESS},
 };
 
 /// The name under which our own loops report on bare-metal pools.
@@ -153,7 +153,14 @@ fn conditions(
     all.extend(metrics(inputs, pool));
     all.extend(provisioned(inputs, pool, sizes));
     let hold = built.snapshot.hold(&[Scope::Pool(pool.name().into())], muster_engine::snapshot::Stops::Both);
+    let resting = built.snapshot.holds.iter().find(|hold| {
+        matches!(&hold.scope, Scope::Pool(name) if **name == *pool.name()) && hold.why.starts_with(FRUITLESS)
+    });
     let frozen = hold.filter(|hold| hold.scope == Scope::Everything);
+    all.extend(resting.map(|hold| {
+        let until = hold.until.map(|until| format!("; it rests until {until}")).unwrap_or_default();
+        make("GrowthPaused", true, "WokenInVain", format!("{}{until}", hold.why))
+    }));
     all.push(match frozen {
         Some(hold) => make("Paused", true, "Frozen", hold.why.to_string()),
         None => make("Paused", false, "NotFrozen", "0 freezes are in force".to_owned()),

@@ -13,7 +13,7 @@ use futures::{
 };
 use muster_model::{
     Clock, Duration,
-    host::keys,
+    host::{FreezeMode, keys},
     observe::ClusterPort,
     store::{Change, Fence, List, Revision, Store, StoreError, WatchEvent, WatchStream},
 };
@@ -162,6 +162,8 @@ struct Run {
     changes: FuturesUnordered<ClusterChange>,
     watched: HashMap<Arc<str>, (Arc<dyn ClusterPort>, u64)>,
     fence: Option<Fence>,
+    /// What stopped everything when it was last looked at.
+    freeze: FreezeMode,
     next_flush: Duration,
 }
 
@@ -181,6 +183,7 @@ impl Run {
             changes: FuturesUnordered::new(),
             watched: HashMap::new(),
             fence: None,
+            freeze: FreezeMode::None,
             next_flush: Duration::ZERO,
         }
     }
@@ -193,6 +196,7 @@ impl Run {
         let mut hands = self.shared.lead.subscribe();
         loop {
             self.take_over().await?;
+            self.note_freeze();
             self.start_turns();
             self.watch_clusters();
             self.keep_books().await?;
@@ -379,6 +383,18 @@ impl Run {
                         self.wake(name);
                     }
                 }
+            }
+        }
+    }
+
+    /// A freeze that begins or ends outside of the inventory concerns every host: what waited for its end goes on now
+    /// and not with the next poll.
+    fn note_freeze(&mut self) {
+        let freeze = self.shared.around.freeze();
+        if std::mem::replace(&mut self.freeze, freeze) != freeze {
+            let names: Vec<_> = self.shared.book().hosts.keys().cloned().collect();
+            for name in &names {
+                self.wake(name);
             }
         }
     }

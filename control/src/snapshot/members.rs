@@ -6,13 +6,19 @@ use muster_engine::{
     snapshot::{HostState, Member, MemberState, Pool, Template},
     template,
 };
-use muster_model::{NODEPOOL_LABEL, Timestamp, k8s::Node, observe::OFF_TAINT};
+use muster_model::{
+    Duration, NODEPOOL_LABEL, Timestamp,
+    k8s::Node,
+    observe::{OFF_TAINT, STARTUP_TAINT},
+};
 
 use super::{
     Draft, HostInput, Inputs, Observed, PoolInput,
     hosts::{Standing, limits, standing},
 };
 
+/// How long the startup taint of a node that serves may take to go.
+const SETTLES: Duration = Duration::from_mins(2);
 const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
 
 pub(super) fn add(inputs: &Inputs, draft: &mut Draft) {
@@ -43,7 +49,10 @@ fn of_host(inputs: &Inputs, host: &HostInput, mut node: Node, draft: &mut Draft)
             node = planned.unwrap_or(node);
             MemberState::Upcoming { expected }
         }
-        Standing::Ready if is_ready(&node) => MemberState::Ready,
+        Standing::Ready if is_ready(&node) => {
+            undress(inputs, host, &mut node);
+            MemberState::Ready
+        }
         Standing::Ready => MemberState::Unready,
         Standing::Leaving => MemberState::Leaving,
         // Its machine is off: the object says nothing about capacity.
@@ -70,6 +79,16 @@ fn of_host(inputs: &Inputs, host: &HostInput, mut node: Node, draft: &mut Draft)
     };
     draft.snapshot.members.insert(node.metadata.name.clone(), member);
     Some(node)
+}
+
+/// A node that has just come still carries the taint that we take off in a moment: its room counts, or a second host
+/// would be woken for the same pods.
+fn undress(inputs: &Inputs, host: &HostInput, node: &mut Node) {
+    let Some(Ok(status)) = &host.status else { return };
+    if status.serving_since.is_some_and(|since| inputs.now.since(since) < SETTLES) {
+        let others = node.spec.taints.iter().filter(|taint| &*taint.key != STARTUP_TAINT).cloned();
+        node.spec.taints = others.collect();
+    }
 }
 
 fn place<'i>(inputs: &'i Inputs, host: &HostInput) -> Option<(&'i PoolInput, Standing)> {

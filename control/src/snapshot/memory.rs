@@ -12,7 +12,12 @@ use muster_model::{ClusterId, Duration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 pub use super::templates::Learned;
-use super::{Inputs, pools::GREW, templates};
+use super::{
+    Inputs,
+    pools::GREW,
+    templates,
+    wakes::{self, Wakes},
+};
 
 /// How long those who provision for us have to show a node: what other autoscalers wait, too.
 pub const PROVISION_DEADLINE: Duration = Duration::from_mins(15);
@@ -44,6 +49,9 @@ pub struct Memory {
     /// What nodes looked like, for pools and hosts that do not say it themselves.
     pub learned: BTreeMap<String, Learned>,
     pub learned_hosts: BTreeMap<String, Learned>,
+    /// Hosts that were woken for pods and took none yet, by pool.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub wakes: Wakes,
 }
 
 /// A wish to somebody who provisions nodes.
@@ -89,6 +97,7 @@ impl Memory {
             .filter_map(|pool| Some((pool.name.to_string(), pool.demand.high_since?)))
             .collect();
         next.learn(inputs, snapshot);
+        wakes::forget(&mut next.wakes, inputs, snapshot);
         next.forget(inputs, snapshot);
         next
     }

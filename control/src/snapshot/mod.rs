@@ -16,6 +16,7 @@ pub mod read;
 mod templates;
 #[cfg(test)]
 mod tests;
+pub(crate) mod wakes;
 
 use muster_engine::{
     Snapshot,
@@ -28,6 +29,7 @@ use muster_model::{Duration, Timestamp, host::FreezeMode};
 pub use inputs::{HostInput, Inputs, Observed, PoolInput, TriggerInput};
 pub use memory::{Asked, Memory};
 pub use pools::effective_mode;
+pub use wakes::{Wake, Wakes};
 
 /// Knowledge of the cluster that is older than this no longer removes anything. Watches confirm themselves
 /// at least once a minute, so that two in a row were missed.
@@ -58,6 +60,7 @@ pub fn build(inputs: &Inputs) -> Built {
     pools::add(inputs, &mut draft);
     hosts::add(inputs, &mut draft);
     members::add(inputs, &mut draft);
+    wakes::add(inputs, &mut draft);
     freeze(inputs, &mut draft);
     limits(inputs, &mut draft);
     unreadable(inputs, &mut draft);

@@ -439,3 +439,80 @@ fn pods_that_run_all_or_none_are_a_group() {
         built.snapshot.groups.iter().map(|group| (&*group.name, group.pods.len(), group.min)).collect();
     assert_eq!(groups, [("ml/train", 2, 2)]);
 }
+
+#[test]
+fn a_node_that_has_just_come_has_room_before_its_startup_taint_is_gone() {
+    #[track_caller]
+    fn check(since: &str, tainted: bool) {
+        let mut node = node("a", true);
+        let taint = json!({"key": "muster.dev/startup", "effect": "NoSchedule"});
+        node.spec.taints = serde_json::from_value(json!([taint])).unwrap();
+        let serving = host("a", Phase::Serving, |host| {
+            status(host).kubernetes_node = Some("a".into());
+            status(host).serving_since = Some(at(since));
+        });
+        let objects = Arc::new(Objects { nodes: vec![node], ..Objects::default() });
+        let observed = Observed::View(ClusterView { fresh_at: now(), objects, ..ClusterView::default() });
+        let built = build(&Inputs { pools: vec![metal()], hosts: vec![serving], observed, ..inputs() });
+        assert_eq!(!built.snapshot.cluster.nodes[0].spec.taints.is_empty(), tainted, "{since}");
+    }
+    check("01:59:59", false);
+    check("01:58:01", false);
+    check("01:58:00", true); // nobody took it off: what is there counts
+}
+
+/// OPS-F1: a pool rests after three hosts that were woken for pods and took none.
+#[test]
+fn ops_f1_a_pool_rests_after_three_wakes_in_vain() {
+    #[track_caller]
+    fn check(hosts: [Phase; 3], change: impl FnOnce(&mut Inputs), until: Option<&str>) {
+        let names = ["a", "b", "c"];
+        let mut inputs = Inputs { pools: vec![metal()], ..inputs() };
+        inputs.hosts = names
+            .into_iter()
+            .zip(hosts)
+            .map(|(name, phase)| host(name, phase, |host| status(host).kubernetes_node = Some(name.into())))
+            .collect();
+        for (name, woken) in names.into_iter().zip(["01:30:00", "01:32:00", "01:34:00"]) {
+            super::wakes::note(&mut inputs.memory.wakes, "web", name, at(woken));
+        }
+        change(&mut inputs);
+        let built = build(&inputs);
+        let hold = built.snapshot.holds.iter().find(|hold| hold.stops == Stops::Growth);
+        assert_eq!(hold.and_then(|hold| hold.until), until.map(at), "{hosts:?}");
+        if let Some(hold) = hold {
+            assert!(hold.why.contains("3 hosts (a, b, c)"), "{}", hold.why);
+        }
+    }
+    const SERVING: [Phase; 3] = [Phase::Serving; 3];
+    check(SERVING, |_| {}, Some("02:34:00"));
+    check(
+        [Phase::Serving, Phase::Quarantined, Phase::Idle],
+        |inputs| inputs.pools[0] = from_none(),
+        Some("02:34:00"),
+    );
+    check([Phase::Serving, Phase::Serving, Phase::Booting], |_| {}, None); // the last one may yet bear fruit
+    check(SERVING, |inputs| inputs.pools[0].requested = Some(4), None); // a person asked
+    check([Phase::Idle; 3], |_| {}, None); // its minimum is not reached
+    check(SERVING, |inputs| inputs.now = at("02:34:00"), None); // it has rested
+    let landed = |inputs: &mut Inputs| {
+        let pod = json!({"metadata": {"name": "p", "namespace": "d"}, "spec": {"nodeName": "a"}});
+        let objects = Objects {
+            nodes: vec![node("a", true)],
+            pods: vec![serde_json::from_value(pod).unwrap()],
+            ..Objects::default()
+        };
+        inputs.observed = Observed::View(ClusterView {
+            fresh_at: now(),
+            objects: Arc::new(objects),
+            ..ClusterView::default()
+        });
+    };
+    check(SERVING, landed, None);
+}
+
+/// A pool that may be empty.
+fn from_none() -> PoolInput {
+    let auto = json!({"enabled": true, "minNodes": 0, "maxNodes": 4});
+    pool("web", json!({"platform": {"type": "baremetal"}, "autoscaling": auto}))
+}

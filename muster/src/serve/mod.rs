@@ -9,6 +9,7 @@ mod hosts;
 mod inventory;
 mod page;
 mod reads;
+mod steady;
 pub(crate) mod store;
 mod triggers;
 
@@ -28,7 +29,7 @@ use muster_control::{
     planner::{Parts, Planning, Thinking},
     registry::{Registry, RegistryOptions},
 };
-use muster_model::Clock;
+use muster_model::{Clock, steady::SteadyClock};
 use muster_server::{
     app::App,
     collect::{MeteredStore, PlannerCollector, PoolCollector},
@@ -87,7 +88,9 @@ pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
 async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let door = Door::open(settings, &clock).await?;
-    let served = Served::open(settings, door.authenticator, &door.data_dir, clock).await?;
+    // Whoever asks to be let in is judged by the wall clock; everything with a deadline by one that does not jump.
+    let steady = Arc::new(SteadyClock::new(Arc::clone(&clock)));
+    let served = Served::open(settings, door.authenticator, &door.data_dir, Arc::clone(&steady) as _).await?;
     let Served { opened, mut app, hosts, connected, switching, planning } = served;
     let stop = app.stop.clone();
     let loops = tokio::spawn({
@@ -99,6 +102,7 @@ async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
                 registry.run(stop.clone()),
                 inventory.run(Arc::clone(&registry), stop.clone()),
                 connected.run(stop.clone()),
+                steady::watch(steady, stop.clone()),
                 desk.news.run(stop.clone()),
                 desk.history.run(leading, clock, stop)
             );

@@ -85,6 +85,7 @@ impl Day {
             day.protected = Some(day.some_host(&mut dice));
         }
         day.load(&mut random.fork("load"), pools);
+        day.leave_few_behind(&mut random.fork("few"));
         day.trouble(&mut random.fork("trouble"));
         day
     }
@@ -161,6 +162,28 @@ impl Day {
                 self.add(at, Duration::ZERO, What::Signal { query: format!("load_p{pool}"), millis });
                 at = at.saturating_add(Duration::from_mins(dice.between(30, 240)));
             }
+        }
+    }
+
+    /// Small pods that stay, one beside each of some big ones that go: hosts that are worth emptying.
+    fn leave_few_behind(&mut self, dice: &mut Random) {
+        let replicas = u32::try_from(dice.between(2, 3)).unwrap_or(2);
+        let mut few = Workload::deployment("few", 0, 2_000);
+        few.grace_seconds = *dice.pick(&[5, 30, 120]);
+        few.ends_after_seconds = dice.between(1, few.grace_seconds);
+        few.min_available = dice.percent(50).then_some(1);
+        let big = Workload::deployment("big", 0, 5_000);
+        self.workloads.extend([big, few]);
+        let mut at = CALM_START.saturating_add(Duration::from_mins(dice.between(0, 90)));
+        while at.saturating_add(Duration::from_hours(1)) < self.calm {
+            let of = |workload: &str, replicas| What::Replicas { workload: workload.into(), replicas };
+            let later = |minutes: u64| at.saturating_add(Duration::from_mins(minutes));
+            self.add(at, Duration::ZERO, of("big", replicas));
+            self.add(later(10), Duration::ZERO, of("few", replicas));
+            self.add(later(dice.between(20, 40)), Duration::ZERO, of("big", 0));
+            let end = later(dice.between(60, 180));
+            self.add(end, Duration::ZERO, of("few", 0));
+            at = end.saturating_add(Duration::from_mins(dice.between(5, 60)));
         }
     }
 

@@ -13,7 +13,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use muster_model::{Clock, Duration, Timestamp};
+use muster_model::{Clock, Duration, Timestamp, steady::SteadyClock};
 
 /// When worlds begin, unless told otherwise: a Monday.
 pub const START: Timestamp = Timestamp::from_millis(1_767_571_200_000);
@@ -133,16 +133,15 @@ struct Skew {
     rate: u64,
 }
 
-/// The clocks of one process: they may jump and run fast, as real ones do.
+/// What the machine of one process shows: clocks that may jump and run fast, as real ones do.
 #[derive(Debug)]
-pub struct ProcessClock {
+struct Hardware {
     line: Arc<Timeline>,
     skews: Mutex<Vec<Skew>>,
 }
 
-impl ProcessClock {
-    /// Clocks that are right.
-    pub fn new(line: Arc<Timeline>) -> Arc<Self> {
+impl Hardware {
+    fn new(line: Arc<Timeline>) -> Arc<Self> {
         let from = line.now().millis();
         let wall = line.wall().millis();
         // A monotonic clock starts anywhere; not at zero, so that nobody mistakes it for an age.
@@ -156,21 +155,16 @@ impl ProcessClock {
         skews[place.saturating_sub(1)]
     }
 
-    /// What the wall clock of this process showed at a true moment.
-    pub fn wall_at(&self, at: Duration) -> Timestamp {
+    fn wall_at(&self, at: Duration) -> Timestamp {
         let skew = self.skew_at(at.millis());
         let passed = at.millis().saturating_sub(skew.from).saturating_mul(skew.rate);
         Timestamp::from_millis(skew.wall.saturating_add(i64::try_from(passed).unwrap_or(i64::MAX)))
     }
 
-    /// The wall clock jumps by so many milliseconds; the monotonic one does not notice.
-    pub fn jump(&self, millis: i64) {
-        self.change(|skew| skew.wall = skew.wall.saturating_add(millis));
-    }
-
-    /// Both clocks run at this rate from now on.
-    pub fn run_at(&self, rate: u64) {
-        self.change(|skew| skew.rate = rate.max(1));
+    fn monotonic_at(&self, at: Duration) -> Duration {
+        let skew = self.skew_at(at.millis());
+        let passed = at.millis().saturating_sub(skew.from).saturating_mul(skew.rate);
+        Duration::from_millis(skew.monotonic + passed)
     }
 
     fn change(&self, change: impl FnOnce(&mut Skew)) {
@@ -184,15 +178,13 @@ impl ProcessClock {
 }
 
 #[async_trait]
-impl Clock for ProcessClock {
+impl Clock for Hardware {
     fn now(&self) -> Timestamp {
         self.wall_at(self.line.now())
     }
 
     fn monotonic(&self) -> Duration {
-        let now = self.line.now().millis();
-        let skew = self.skew_at(now);
-        Duration::from_millis(skew.monotonic + (now - skew.from).saturating_mul(skew.rate))
+        self.monotonic_at(self.line.now())
     }
 
     async fn sleep(&self, length: Duration) {
@@ -201,6 +193,53 @@ impl Clock for ProcessClock {
         // A timer may be late, never early.
         let length = Duration::from_millis(length.millis().div_ceil(rate));
         self.line.until(now.saturating_add(length)).await;
+    }
+}
+
+/// The clock of one process as production wires it: the steady one, on hardware that may be wrong.
+#[derive(Debug)]
+pub struct ProcessClock {
+    hardware: Arc<Hardware>,
+    steady: SteadyClock,
+}
+
+impl ProcessClock {
+    /// Clocks that are right.
+    pub fn new(line: Arc<Timeline>) -> Arc<Self> {
+        let hardware = Hardware::new(line);
+        let steady = SteadyClock::new(Arc::clone(&hardware) as _);
+        Arc::new(Self { hardware, steady })
+    }
+
+    /// What this process would have noted at a true moment that has passed.
+    pub fn wall_at(&self, at: Duration) -> Timestamp {
+        let age = self.hardware.monotonic().saturating_sub(self.hardware.monotonic_at(at));
+        self.steady.now().saturating_sub(age)
+    }
+
+    /// The wall clock jumps by so many milliseconds; the monotonic one does not notice.
+    pub fn jump(&self, millis: i64) {
+        self.hardware.change(|skew| skew.wall = skew.wall.saturating_add(millis));
+    }
+
+    /// Both clocks run at this rate from now on.
+    pub fn run_at(&self, rate: u64) {
+        self.hardware.change(|skew| skew.rate = rate.max(1));
+    }
+}
+
+#[async_trait]
+impl Clock for ProcessClock {
+    fn now(&self) -> Timestamp {
+        self.steady.now()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.hardware.monotonic()
+    }
+
+    async fn sleep(&self, length: Duration) {
+        self.hardware.sleep(length).await;
     }
 }
 

@@ -1,0 +1,167 @@
+//! `muster sim`: stories and fuzzed days of the simulated world, with the production loops in it.
+
+use std::{
+    path::PathBuf,
+    process::ExitCode,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use anyhow::{Context as _, bail};
+use clap::{Args as ClapArgs, Subcommand};
+use muster_model::{Clock as _, Duration};
+use muster_sim::world::{
+    fleet::{self, Fleet},
+    fuzz::{self, Day},
+    process::Manner,
+    script,
+};
+
+use crate::{clock::SystemClock, output};
+
+/// Run the production loops on a simulated world: machines, BMCs, a cluster, and everything that goes wrong
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a story and print what happened
+    Run(Run),
+    /// Live through days full of trouble, made from seeds, and check the invariants
+    Fuzz(Fuzz),
+}
+
+#[derive(Debug, ClapArgs)]
+struct Run {
+    /// The story: see docs/reference/simulation.md
+    script: PathBuf,
+}
+
+#[derive(Debug, ClapArgs)]
+struct Fuzz {
+    /// Seeds from A up to, but not including, B
+    #[arg(long, value_name = "A..B", default_value = "0..20")]
+    seeds: String,
+    /// Simulated hours of each
+    #[arg(long, default_value_t = 24)]
+    hours: u64,
+    /// Threads; as many as the machine has cores unless given
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Print every line of the trace of each day
+    #[arg(long)]
+    trace: bool,
+    /// Go on after a broken invariant
+    #[arg(long)]
+    keep_going: bool,
+    /// Renew the leader's lease as often as in production; slower
+    #[arg(long)]
+    exact: bool,
+}
+
+pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.command {
+        Command::Run(run) => story(run),
+        Command::Fuzz(one) => days(one),
+    }
+}
+
+fn story(run: &Run) -> anyhow::Result<ExitCode> {
+    let text = std::fs::read_to_string(&run.script)
+        .with_context(|| format!("cannot read the story {}", run.script.display()))?;
+    let (told, result) = fleet::on_one_thread(script::run(&text, fuzz::exact()));
+    for line in told.lines() {
+        output::line(line);
+    }
+    match result {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(error) => bail!("{}: {error}", run.script.display()),
+    }
+}
+
+fn days(one: &Fuzz) -> anyhow::Result<ExitCode> {
+    let (first, end) = range(&one.seeds)?;
+    if one.hours < 3 {
+        bail!("--hours must be at least 3: a day needs time to come to rest; found {}", one.hours);
+    }
+    let length = Duration::from_hours(one.hours);
+    let manner = if one.exact { fuzz::exact() } else { fuzz::quick() };
+    if one.trace {
+        return traced(first, end, length, &manner);
+    }
+    let threads =
+        one.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
+    let fleet = Fleet { first, end, length, threads, manner, stop_at_first: !one.keep_going };
+    let clock = SystemClock::new();
+    let done = AtomicU64::new(0);
+    let result = fleet::live(&fleet, &|outcome| {
+        let count = done.fetch_add(1, Ordering::Relaxed) + 1;
+        for violation in &outcome.violations {
+            output::line(&format!(
+                "seed {}: {} after {}: {}\n  repeat it with: {}",
+                outcome.seed,
+                violation.row,
+                violation.at,
+                violation.text,
+                Day::new(outcome.seed, length).command()
+            ));
+        }
+        if count.is_multiple_of(100) {
+            output::error(&format!("{count} days in {}", clock.monotonic()));
+        }
+    });
+    for (seed, error) in &result.errors {
+        output::line(&format!("seed {seed}: {error}"));
+    }
+    let broken = result.outcomes.iter().filter(|outcome| !outcome.violations.is_empty()).count();
+    let sum = |count: &dyn Fn(&fuzz::Outcome) -> u64| result.outcomes.iter().map(count).sum::<u64>();
+    let digest = result.outcomes.iter().fold(0_u64, |all, outcome| {
+        all.rotate_left(7) ^ u64::from_str_radix(&outcome.digest, 16).unwrap_or_default()
+    });
+    output::line(&format!(
+        "{} days of {} h in {} on {threads} threads: {} hosts, {} power-ons, {} power-offs, {} evictions, {} broken; digest {digest:016x}",
+        result.outcomes.len(),
+        one.hours,
+        clock.monotonic(),
+        sum(&|outcome| outcome.hosts as u64),
+        sum(&|outcome| outcome.power_ons as u64),
+        sum(&|outcome| outcome.power_offs as u64),
+        sum(&|outcome| outcome.evictions),
+        broken,
+    ));
+    Ok(if broken == 0 && result.errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn traced(first: u64, end: u64, length: Duration, manner: &Manner) -> anyhow::Result<ExitCode> {
+    let mut broken = false;
+    for seed in first..end {
+        let (outcome, lines) = fleet::one(seed, length, manner, true)?;
+        for line in lines {
+            output::line(&line);
+        }
+        output::line(&format!(
+            "seed {seed}: digest {}, {} violations",
+            outcome.digest,
+            outcome.violations.len()
+        ));
+        broken |= !outcome.violations.is_empty();
+    }
+    Ok(if broken { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// `A..B`, or one seed.
+fn range(text: &str) -> anyhow::Result<(u64, u64)> {
+    let wrong = || format!("--seeds takes A..B or one number, found {text:?}");
+    let number = |text: &str| text.trim().parse::<u64>().with_context(wrong);
+    let Some((first, end)) = text.split_once("..") else {
+        let one = number(text)?;
+        return Ok((one, one.saturating_add(1)));
+    };
+    let (first, end) = (number(first)?, number(end)?);
+    if first >= end {
+        bail!("--seeds {text}: the second number must be larger than the first");
+    }
+    Ok((first, end))
+}
