@@ -134,7 +134,8 @@ impl Operation {
                 "application/openmetrics-text": { "schema": { "type": "string" } } } }),
             None if self.id == "stream" => {
                 json!({ "description": "Events: change, resync and beat", "content": {
-                "text/event-stream": { "schema": { "type": "string" } } } })
+                "text/event-stream": { "schema": { "type": "object", "required": ["event", "data"], "properties": {
+                    "id": { "type": "string" }, "event": { "type": "string" }, "data": { "type": "string" } } } } } })
             }
             None if self.id == "exportStore" => {
                 json!({ "description": "Lines of JSON with checksums", "content": {
