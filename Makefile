@@ -35,6 +35,9 @@ page: ## Build the page into web/dist, from where the program takes it
 build: page ## Build the release binary with the page, target/release/muster
 	cargo build --release --locked -p muster
 
+browser: ## Try every page in every state in a real Chromium (pictures in target/page-shots)
+	@scripts/page/browser.sh
+
 pictures: ## Make the pictures of the README anew, with a real browser
 	@scripts/page/pictures.sh
 
@@ -45,4 +48,4 @@ clean: ## Remove what was built here (the cache of test peers stays)
 	cargo clean
 	rm -rf .data
 
-.PHONY: help run test fuzz e2e chaos check cluster page pictures build fmt clean scale
+.PHONY: help run test fuzz e2e chaos check cluster page browser pictures build fmt clean scale

@@ -38,12 +38,6 @@ page() {
   node_ready
   scripts/page/build.sh && (cd web && npm run --silent check && npm run --silent test)
 }
-# Every page in every state, in a real Chromium; pictures in target/page-shots.
-browser() {
-  node_ready
-  need chromium chromium; need fc-list fontconfig
-  (cd web && npm run --silent e2e)
-}
 formatted() { cargo fmt --all --check; }
 lints() { cargo clippy --workspace --all-targets --locked -- -D warnings; }
 denied() { "$(tool cargo-deny 0.20.2)" check bans licenses sources; }
@@ -58,7 +52,6 @@ step lints lints
 step dependencies denied
 step build built
 step tests tests
-step browser browser
 # What each test program reported, as "program: result".
 awk '/^     Running |^   Doc-tests / { name = $0; sub(/^ +(Running|Doc-tests) /, "", name); sub(/ \(.*/, "", name) }
   /^test result:/ { sub(/^test result: /, ""); if ($2 > 0 || $4 > 0) printf "  %-44s %5d passed %3d failed %8s\n", name, $2, $4, $NF }' "$logs/tests.log"

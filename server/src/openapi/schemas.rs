@@ -153,6 +153,7 @@ pub(super) fn parameters() -> Value {
             all.extend(more);
         }
     }
+    all["q"]["required"] = true.into();
     all
 }
 
