@@ -67,7 +67,7 @@ pub(super) fn schemas() -> Value {
     let series = object(
         &["name", "points"],
         json!({ "name": text, "points": list(&json!({ "type": "array", "description": "Seconds since 1970, and the value; null is unknown",
-            "prefixItems": [{ "type": "integer" }, { "type": ["integer", "null"] }], "minItems": 2, "maxItems": 2 })) }),
+            "items": { "type": ["integer", "null"] }, "minItems": 2, "maxItems": 2 })) }),
     );
     let hit = object(
         &["kind", "name", "detail", "link"],
