@@ -1,11 +1,14 @@
 //! The fixed corpus of the fuzz targets, through the same code, without a fuzzer.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
 
+mod common;
+
 use std::{fs, path::PathBuf};
 
+use common::{Dice, spoil};
 use muster_engine::{Plan, Snapshot};
 use muster_sim::{fuzzing::TARGETS, scenario};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 fn folder(target: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target)
@@ -42,70 +45,6 @@ fn every_target_has_a_program() {
     for (target, _) in TARGETS {
         assert!(cargo.contains(&format!("name = \"{target}\"")), "{target}");
         assert!(manifest.join(format!("fuzz_targets/{target}.rs")).exists(), "{target}");
-    }
-}
-
-/// A fixed sequence, so that a failure is one number.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((mixed ^ (mixed >> 31)) % sides.max(1) as u64).unwrap()
-    }
-}
-
-fn odd(dice: &mut Dice) -> Value {
-    let odd = [
-        Value::Null,
-        json!(""),
-        json!("n1"),
-        json!("d/p"),
-        json!("-1"),
-        json!("1e99"),
-        json!("9223372036854775807Ei"),
-        json!("0"),
-        json!(-1),
-        json!(0),
-        json!(1),
-        json!(3),
-        json!(4_294_967_295_u32),
-        json!(i64::MAX),
-        json!(i64::MIN),
-        json!(1e300),
-        json!(true),
-        json!([]),
-        json!({}),
-        json!("In"),
-        json!("2026-01-01T00:00:00Z"),
-        json!("kubernetes.io/hostname"),
-    ];
-    odd[dice.roll(odd.len())].clone()
-}
-
-/// Changes a value somewhere inside.
-fn spoil(value: &mut Value, dice: &mut Dice) {
-    let deeper = dice.roll(12) > 0;
-    match value {
-        Value::Object(map) if !map.is_empty() && deeper => {
-            let key = map.keys().nth(dice.roll(map.len())).unwrap().clone();
-            match dice.roll(14) {
-                0 => drop(map.remove(&key)),
-                _ => spoil(map.get_mut(&key).unwrap(), dice),
-            }
-        }
-        Value::Array(items) if !items.is_empty() && deeper => {
-            let at = dice.roll(items.len());
-            match dice.roll(14) {
-                0 => drop(items.remove(at)),
-                1 => items.push(items[at].clone()),
-                _ => spoil(&mut items[at], dice),
-            }
-        }
-        other => *other = odd(dice),
     }
 }
 

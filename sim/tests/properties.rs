@@ -1,8 +1,11 @@
 //! What holds for any input: no panic, and no verdict that depends on the order of nodes or pods.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
 
+mod common;
+
 use std::{collections::BTreeMap, fs, path::Path, sync::OnceLock};
 
+use common::{Dice, spoil};
 use muster_engine::{
     audit,
     fit::{Verdict, judge},
@@ -38,74 +41,9 @@ fn cases() -> &'static [Value] {
     })
 }
 
-/// A small generator, so that a failing case is one number.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((mixed ^ (mixed >> 31)) % sides.max(1) as u64).unwrap()
-    }
-
-    fn shuffle<T>(&mut self, items: &mut [T]) {
-        for last in (1..items.len()).rev() {
-            items.swap(last, self.roll(last + 1));
-        }
-    }
-}
-
-fn odd_value(dice: &mut Dice) -> Value {
-    let odd = [
-        Value::Null,
-        json!(""),
-        json!("a"),
-        json!("-1"),
-        json!("NotIn"),
-        json!("Gt"),
-        json!("Exists"),
-        json!("99e99"),
-        json!("é\u{0}"),
-        json!("0.0.0.0"),
-        json!(-1),
-        json!(0),
-        json!(9_223_372_036_854_775_807_i64),
-        json!(0.5),
-        json!(true),
-        json!([]),
-        json!({}),
-        json!([null]),
-        json!({"": null}),
-        json!("metadata.name"),
-        json!("2025-01-01T00:00:00Z"),
-        json!("9223372036854775807Ei"),
-        json!("-9223372036854775808"),
-    ];
-    odd[dice.roll(odd.len())].clone()
-}
-
-/// Walks down to a random place and spoils it.
-fn spoil(value: &mut Value, dice: &mut Dice) {
-    let deeper = dice.roll(12) > 0;
-    match value {
-        Value::Object(map) if !map.is_empty() && deeper => {
-            let key = map.keys().nth(dice.roll(map.len())).unwrap().clone();
-            match dice.roll(14) {
-                0 => drop(map.remove(&key)),
-                _ => spoil(map.get_mut(&key).unwrap(), dice),
-            }
-        }
-        Value::Array(items) if !items.is_empty() && deeper => {
-            let at = dice.roll(items.len());
-            match dice.roll(14) {
-                0 => drop(items.remove(at)),
-                1 => items.push(items[at].clone()),
-                _ => spoil(&mut items[at], dice),
-            }
-        }
-        other => *other = odd_value(dice),
+fn shuffle<T>(dice: &mut Dice, items: &mut [T]) {
+    for last in (1..items.len()).rev() {
+        items.swap(last, dice.roll(last + 1));
     }
 }
 
@@ -201,12 +139,12 @@ proptest! {
         let value = &cases()[dice.roll(cases().len())];
         let case: Case = k8s::from_value("case", value).unwrap();
         let mut shuffled: Case = k8s::from_value("case", value).unwrap();
-        dice.shuffle(&mut shuffled.nodes);
-        dice.shuffle(&mut shuffled.pods);
-        dice.shuffle(&mut shuffled.pending);
-        dice.shuffle(&mut shuffled.namespaces);
-        dice.shuffle(&mut shuffled.pvs);
-        dice.shuffle(&mut shuffled.pvcs);
+        shuffle(&mut dice, &mut shuffled.nodes);
+        shuffle(&mut dice, &mut shuffled.pods);
+        shuffle(&mut dice, &mut shuffled.pending);
+        shuffle(&mut dice, &mut shuffled.namespaces);
+        shuffle(&mut dice, &mut shuffled.pvs);
+        shuffle(&mut dice, &mut shuffled.pvcs);
         prop_assert_eq!(verdicts(&case), verdicts(&shuffled));
     }
 

@@ -82,7 +82,7 @@ impl OpenOptions {
         Self {
             command: command.into(),
             clock,
-            cache_bytes: 64 << 20,
+            cache_bytes: 48 << 20,
             history: HistoryLimits::default(),
             etcd: etcd::Options::default(),
             check_format: true,

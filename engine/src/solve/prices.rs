@@ -109,6 +109,28 @@ pub(crate) fn sharpened(prices: &[i64], demand: &[i128], machines: &[(&[i64], i6
     Some(sharp)
 }
 
+/// The same prices with what machines waste, by the lane that ran out on them first, charged to all who use that lane;
+/// `None` if nothing is wasted.
+pub(crate) fn charged(
+    prices: &[i64],
+    wasted: &[i128],
+    demand: &[i128],
+    machines: &[(&[i64], i64)],
+) -> Option<Vec<i64>> {
+    let mut charged = prices.to_vec();
+    for ((price, &waste), &wanted) in charged.iter_mut().zip(wasted).zip(demand) {
+        if wanted > 0 {
+            let more = waste.saturating_mul(1 << SCALE) / wanted;
+            *price = price.saturating_add(i64::try_from(more).unwrap_or(i64::MAX));
+        }
+    }
+    if charged == prices {
+        return None;
+    }
+    scale_to_cost(&mut charged, machines);
+    Some(charged)
+}
+
 /// Scales prices so that no machine is worth more than its cost.
 fn scale_to_cost(prices: &mut [i64], machines: &[(&[i64], i64)]) {
     let mut most: Option<(i64, i64)> = None;

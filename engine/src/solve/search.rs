@@ -1,7 +1,8 @@
 //! Tries several ways to build machines for what is left and keeps the cheapest.
 //!
-//! Every attempt is a full construction under other lane prices or another style. The search climbs from
-//! the best so far, one lane at a time, until its budget of counted effort is spent.
+//! Every attempt is a full construction under other lane prices or another style. What the first ones waste says
+//! which lanes are too cheap; then the search climbs from the best so far, one lane at a time, until its budget of
+//! counted effort is spent.
 
 use super::{
     build::{Batch, Builder, Style},
@@ -23,6 +24,8 @@ const PLENTY: u64 = 1_000_000;
 /// A problem of this size in which machines are forced gets more: each machine has few pods to choose from,
 /// and the choice decides what is wasted. Smaller ones are exhausted before.
 const SMALL: std::ops::RangeInclusive<u64> = 200..=1_000;
+/// How often the waste of the last attempt is charged to the lanes that ran out; it changes little after the first.
+const CHARGES: usize = 3;
 /// Steps in which the price of a lane is raised or lowered, in percent.
 const TILTS: [(i64, i64); 3] = [(140, 71), (118, 85), (108, 93)];
 
@@ -82,6 +85,18 @@ pub(crate) fn search(draft: &Draft<'_>, rules: &Rules, catalog: &Catalog) -> Fou
         if next.score < best.score {
             best = next;
         }
+    }
+    for _ in 0..CHARGES {
+        let wasted = wasted(problem, &best);
+        let Some(charged) = prices::charged(&best.prices, &wasted, &demand, &machines) else { break };
+        if search.spent() || best.score.cost <= ideal {
+            break;
+        }
+        let next = search.attempt(charged, Style::default());
+        if next.score >= best.score {
+            break;
+        }
+        best = next;
     }
     for style in Style::others() {
         if search.spent() || best.score.cost <= ideal {
@@ -213,6 +228,32 @@ fn forced_cost(draft: &Draft<'_>, catalog: &Catalog) -> i64 {
         }
     }
     sums.into_values().max().unwrap_or(0)
+}
+
+/// What machines of an attempt cost beyond the worth of their load, by the lane of which the smallest share is left.
+fn wasted(problem: &Problem, attempt: &Attempt) -> Vec<i128> {
+    let mut wasted = vec![0_i128; problem.lanes];
+    let mut load = vec![0_i64; problem.lanes];
+    for batch in &attempt.batches {
+        load.fill(0);
+        for &(lot, count) in &batch.pods {
+            let class = attempt.places.lots[lot as usize].class;
+            for (sum, &want) in load.iter_mut().zip(&problem.classes[class as usize].request) {
+                *sum = sum.saturating_add(want.saturating_mul(i64::from(count)));
+            }
+        }
+        let shape = &problem.shapes[batch.shape as usize];
+        let share = |lane: usize| {
+            let (have, used) = (i128::from(shape.room[lane]), i128::from(load[lane]));
+            (have > 0 && used > 0).then(|| (used << 32) / have)
+        };
+        let tightest = (0..problem.lanes).rev().max_by_key(|&lane| share(lane));
+        let waste = shape.cost.saturating_sub(prices::worth(&attempt.prices, &load)).max(0);
+        if let Some(lane) = tightest {
+            wasted[lane] += i128::from(waste) * i128::from(batch.machines);
+        }
+    }
+    wasted
 }
 
 fn demand(problem: &Problem, left: &[u32]) -> Vec<i128> {

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, convert::Infallible, sync::Arc};
 
-use axum::{body::Body, http::header, response::Response};
+use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use futures::StreamExt;
 use muster_control::{
@@ -18,7 +18,6 @@ use muster_model::{
 use super::{Call, watch};
 use crate::{
     error::{ApiError, Code},
-    limits::WatchSlot,
     query::Query,
 };
 
@@ -38,11 +37,7 @@ pub(super) async fn decisions(
     });
     let seconds = query.number("timeout_seconds", 1, watch::MAX_SECONDS);
     query.finish()?;
-    let slot = call.app.watches.take(&call.caller.name).ok_or_else(|| {
-        ApiError::new(Code::RateLimited, "Too many watches")
-            .details("close one before opening another")
-            .header(header::RETRY_AFTER, "5")
-    })?;
+    let place = watch::Place::take(call)?;
     let store = call.app.explain.journal().store();
     let unavailable = |error| ApiError::from(muster_control::registry::RegistryError::Store(error));
     let from = match from {
@@ -58,7 +53,7 @@ pub(super) async fn decisions(
         filter,
         until: seconds.map(|seconds| call.app.clock.monotonic().saturating_add(Duration::from_secs(seconds))),
         form: watch::form_of(call),
-        _slot: slot,
+        _place: place,
     };
     let form = state.form;
     let stream = futures::stream::unfold(state, |mut state| async move {
@@ -76,7 +71,7 @@ struct Following {
     filter: DecisionFilter,
     until: Option<Duration>,
     form: watch::Form,
-    _slot: WatchSlot,
+    _place: watch::Place,
 }
 
 impl Following {

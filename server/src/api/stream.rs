@@ -20,7 +20,6 @@ use tokio::sync::broadcast::{Receiver, error::RecvError};
 use super::{Call, watch};
 use crate::{
     error::{ApiError, Code},
-    limits::WatchSlot,
 };
 
 /// A page that has heard nothing for two of these says so.
@@ -43,11 +42,7 @@ pub async fn stream(call: Call) -> Result<Response, ApiError> {
     });
     let seconds = query.number("timeout_seconds", 1, watch::MAX_SECONDS);
     query.finish()?;
-    let slot = call.app.watches.take(&call.caller.name).ok_or_else(|| {
-        ApiError::new(Code::RateLimited, "Too many watches")
-            .details("close one before opening another")
-            .header(header::RETRY_AFTER, "5")
-    })?;
+    let place = watch::Place::take(&call)?;
     let (start, last, receiver) = call.app.desk.news.subscribe(after);
     let mut open = Open {
         until: seconds.map(|seconds| {
@@ -56,7 +51,7 @@ pub async fn stream(call: Call) -> Result<Response, ApiError> {
         call,
         receiver,
         last: after.unwrap_or(last),
-        _slot: slot,
+        _place: place,
     };
     let first = match start {
         Start::Resumed(missed) => {
@@ -69,7 +64,6 @@ pub async fn stream(call: Call) -> Result<Response, ApiError> {
         }
         Start::Anew => open.anew(last),
     };
-    open.call.app.metrics.watches.inc();
     let stream = futures::stream::unfold((Some(first), open), |(first, mut open)| async move {
         let text = match first {
             Some(text) => text,
@@ -91,13 +85,7 @@ struct Open {
     /// The sequence of the last event that was sent.
     last: u64,
     until: Option<muster_model::Duration>,
-    _slot: WatchSlot,
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.call.app.metrics.watches.dec();
-    }
+    _place: watch::Place,
 }
 
 impl Open {

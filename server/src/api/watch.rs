@@ -90,11 +90,7 @@ impl Request {
 
     /// Streams what `source` delivers.
     pub(super) fn answer(self, call: &Call, source: Source) -> Result<Response, ApiError> {
-        let slot = call.app.watches.take(&call.caller.name).ok_or_else(|| {
-            ApiError::new(Code::RateLimited, "Too many watches")
-                .details("close one before opening another")
-                .header(header::RETRY_AFTER, "5")
-        })?;
+        let place = Place::take(call)?;
         let form = self.form;
         let stream = Streaming {
             source,
@@ -103,10 +99,8 @@ impl Request {
             request: RequestId(call.id.clone()),
             deadline: self.seconds.map(Duration::from_secs),
             clock: std::sync::Arc::clone(&call.app.clock),
-            metrics: std::sync::Arc::clone(&call.app.metrics),
-            _slot: slot,
+            _place: place,
         };
-        stream.metrics.watches.inc();
         Ok(response(Body::from_stream(stream.into_stream()), form))
     }
 }
@@ -160,6 +154,33 @@ pub(super) fn form_of(call: &Call) -> Form {
     }
 }
 
+/// A place among the open streams, counted while it is held.
+pub(super) struct Place {
+    metrics: std::sync::Arc<crate::metrics::Metrics>,
+    _slot: WatchSlot,
+}
+
+impl Place {
+    /// # Errors
+    ///
+    /// When the server or the identity has as many as it may have.
+    pub(super) fn take(call: &Call) -> Result<Self, ApiError> {
+        let slot = call.app.watches.take(&call.caller.name).ok_or_else(|| {
+            ApiError::new(Code::RateLimited, "Too many watches")
+                .details("close one before opening another")
+                .header(header::RETRY_AFTER, "5")
+        })?;
+        call.app.metrics.watches.inc();
+        Ok(Self { metrics: std::sync::Arc::clone(&call.app.metrics), _slot: slot })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.metrics.watches.dec();
+    }
+}
+
 struct Streaming {
     source: Source,
     form: Form,
@@ -167,14 +188,7 @@ struct Streaming {
     request: RequestId,
     deadline: Option<Duration>,
     clock: std::sync::Arc<dyn muster_model::Clock>,
-    metrics: std::sync::Arc<crate::metrics::Metrics>,
-    _slot: WatchSlot,
-}
-
-impl Drop for Streaming {
-    fn drop(&mut self) {
-        self.metrics.watches.dec();
-    }
+    _place: Place,
 }
 
 impl Streaming {

@@ -44,6 +44,9 @@ const fn packed(case: Case, limit_ratio: f64) -> Case {
     Case { limit_ratio: Some(limit_ratio), ..case }
 }
 
+/// No machine more than the bound, which is rounded down by less than this.
+const EXACT: f64 = 1.000_001;
+
 const fn linear(case: Case) -> Case {
     Case { granule: Some(STEP), ..case }
 }
@@ -54,18 +57,16 @@ fn all() -> Vec<Case> {
         linear(packed(case("diverse-500", "12", |_| diverse("500", 0)), 1.10)),
         linear(packed(case("diverse-1000", "12", |_| diverse("1000", 0)), 1.10)),
         linear(packed(timed(case("diverse-5000", "1,12", |_| diverse("5000", 0)), 100.0), 1.10)),
-        linear(packed(case("diverse-10000", "10", |_| diverse("10000", 0)), 1.10)),
+        linear(packed(case("diverse-10000", "12", |_| diverse("10000", 0)), 1.10)),
         linear(packed(timed(case("diverse-20000", "2,12", |_| diverse("20000", 0)), 600.0), 1.10)),
         timed(case("host-anti-5000", "3", |_| anti_affinity()), 25.0),
-        packed(timed(case("binpack-grouped", "4", |_| file("ca-binpack")), 15.0), 1.0),
-        packed(timed(case("binpack-distinct", "4", |_| distinct_binpack()), 150.0), 1.0),
-        packed(timed(case("scale-up-50000", "5", |_| controllerless()), 100.0), 1.0),
+        packed(timed(case("binpack-grouped", "4", |_| file("ca-binpack")), 15.0), EXACT),
+        packed(timed(case("binpack-distinct", "4", |_| distinct_binpack()), 150.0), EXACT),
+        packed(timed(case("scale-up-50000", "5", |_| controllerless()), 100.0), EXACT),
         timed(case("hopeless-12000", "7", |_| hopeless(false)), 10.0),
         timed(case("hopeless-distinct", "7", |_| hopeless(true)), 100.0),
-        Case {
-            too_large_to_audit: true,
-            ..timed(case("burst-15k-450k", "9", |_| burst(15_000, 30, 5_000)), 50.0)
-        },
+        // With the loading of the cluster, which the bar leaves out: `burst-loaded-15k` has the bar.
+        Case { too_large_to_audit: true, ..case("burst-15k-450k", "9", |_| burst(15_000, 30, 5_000)) },
         linear(packed(case("generic-1000", "12", |_| file("generic-1000")), 1.01)),
         linear(packed(case("host-spread-1000", "12", |_| file("host-spread-1000")), 1.12)),
         linear(packed(case("zone-spread-1000", "12", |_| file("zone-spread-1000")), 1.01)),
@@ -75,7 +76,7 @@ fn all() -> Vec<Case> {
         packed(timed(case("web-plain", "17", |_| file("web-plain")), 20.0), 1.03),
         packed(timed(case("gpu", "17", |_| file("gpu")), 5.0), 1.03),
         timed(case("baremetal", "17", |_| file("baremetal")), 2.0),
-        packed(timed(case("ca-efficiency", "17", |_| file("ca-efficiency")), 1.0), 1.0),
+        packed(timed(case("ca-efficiency", "17", |_| file("ca-efficiency")), 1.0), EXACT),
     ]
 }
 

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use muster_engine::{
-    Plan, Snapshot,
+    Plan, Snapshot, admit,
     fit::{Amounts, requests},
     plan::Target,
 };
@@ -121,11 +121,21 @@ pub(super) fn after(snapshot: &Snapshot, plan: &Plan) -> (Vec<Packed>, Totals) {
         let template = snapshot.pool(&new.pool).and_then(|pool| pool.template(&new.template));
         let capacity =
             template.map(|template| Amounts::capacity(&template.node.status.allocatable)).unwrap_or_default();
-        let pods = on.get(&new.name).map_or(&[][..], |pods| &pods[..]);
-        rows.push(pack(new.name.clone(), new.pool.clone(), Change::New, &capacity, pods, &mut totals));
+        let daemons = template.map(|template| daemons(snapshot, &template.node)).unwrap_or_default();
+        let placed = on.get(&new.name).into_iter().flatten().copied();
+        let pods: Vec<(&Pod, bool)> = daemons.iter().map(|pod| (pod, true)).chain(placed).collect();
+        rows.push(pack(new.name.clone(), new.pool.clone(), Change::New, &capacity, &pods, &mut totals));
         totals.pay(new.price);
     }
     (rows, totals)
+}
+
+/// The daemon pods that come with a new node.
+fn daemons(snapshot: &Snapshot, node: &Node) -> Vec<Pod> {
+    let cluster = &snapshot.cluster;
+    let classes = admit::Classes { priority: &cluster.priority_classes, runtime: &cluster.runtime_classes };
+    let wanted = cluster.daemon_sets.iter().filter(|set| admit::wants_node(set, node));
+    wanted.filter_map(|set| admit::admit(admit::daemon_pod(set, node.name()), classes).ok()).collect()
 }
 
 /// Every node as it is.

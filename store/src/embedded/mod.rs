@@ -62,7 +62,7 @@ impl Options {
             holder: Holder::this_process(command, now),
             // The upper levels of the trees and the hot leaves of some 100,000 objects; the rest is in the
             // kernel's cache.
-            cache_bytes: 64 << 20,
+            cache_bytes: 48 << 20,
             history: HistoryLimits::default(),
             faults: None,
         }

@@ -91,8 +91,11 @@ impl Server {
     /// SIGTERM, and waits until the process has ended cleanly.
     pub(super) fn stop(mut self) -> anyhow::Result<()> {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).context("no process id")?;
+        // Waiting closes it, and a server whose input ends goes at once, not cleanly.
+        let input = self.child.stdin.take();
         rustix::process::kill_process(pid, Signal::TERM).context("cannot signal the server")?;
         let status = self.child.wait().context("cannot wait for the server")?;
+        drop(input);
         if !status.success() {
             bail!("the server ended with {status}");
         }

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use muster_model::host::Phase;
 
 use super::{
@@ -58,10 +58,11 @@ pub(super) async fn run(data: &Path, hosts: u32, watch: u32) -> anyhow::Result<V
     let polls: usize = times.reads.values().map(Vec::len).sum();
     let case = "poll";
     let serving = phases.get(&Phase::Serving).copied().unwrap_or(0);
+    ensure!(serving == u64::from(hosts), "of {hosts} hosts {serving} serve at the end, {phases:?}: the case measures nothing");
     Ok(vec![
         Measure::new(case, format!("{hosts} BMCs every 60 s, processor"), "cores", vec![used / length])
             .bar(Bar::AtMost(CORES_BAR))
-            .note(format!("over {length:.0} s; at the end {serving} serving of {phases:?}")),
+            .note(format!("over {length:.0} s, all serving")),
         Measure::new(case, format!("{hosts} BMCs every 60 s, memory"), "MB", vec![memory / 1e6])
             .bar(Bar::AtMost(MEMORY_BAR))
             .note("of the process with the loop and the benchmark"),

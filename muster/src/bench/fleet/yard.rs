@@ -291,7 +291,7 @@ pub(super) async fn fill(
         );
         let spec = json!({ "powerInterface": "redfish", "mgmtAddress": address, "tlsVerify": "insecure",
             "bmcCredentials": "bench", "pool": POOL, "rack": format!("rack-{}", index / 20), "idleWatts": 120,
-            "maxWatts": 400, "resources": { "cpu": "64", "memory": "256Gi" } });
+            "maxWatts": 400, "nodeMatch": { "by": "name" }, "resources": { "cpu": "64", "memory": "256Gi" } });
         let spec = BareMetalNodeSpec::read(&spec, "spec")
             .map_err(|faults| anyhow::anyhow!("a spec of the benchmark is wrong: {}", faults.details()))?
             .value;
