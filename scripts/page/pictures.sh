@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the pictures of the README anew: a fleet of emulated servers, the real server, a real browser.
+# Makes the pictures of the README anew: the demo, and a real browser that looks at it.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 cd "$root"
