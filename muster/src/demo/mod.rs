@@ -90,8 +90,8 @@ pub(crate) struct Args {
     /// How much has happened before the page opens, for its charts
     #[arg(long, value_name = "DURATION", default_value = "24h")]
     history: Duration,
-    /// What is logged: error, warn, info, debug
-    #[arg(long, value_name = "LEVEL", default_value = "error", hide = true)]
+    /// What is logged beside the story: off, error, warn, info, debug
+    #[arg(long, value_name = "LEVEL", default_value = "off", hide = true)]
     log: String,
 }
 

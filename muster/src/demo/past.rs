@@ -14,7 +14,12 @@ use muster_model::{
     host::ManualPower,
     store::{Committed, Entry, List, Store, Txn},
 };
-use muster_sim::world::{Disturbance, World, fleet, fuzz, simulation::Simulation, site};
+use muster_sim::world::{
+    Disturbance, World, fleet, fuzz,
+    process::Manner,
+    simulation::Simulation,
+    site,
+};
 
 use super::{
     site::{PROJECT, Yard},
@@ -25,6 +30,8 @@ use super::{
 const WISH: Duration = Duration::from_mins(12);
 /// Who wants it.
 pub(super) const PERSON: &str = "ann@example.com";
+/// The planner gathers news for longer than in production: whoever waits for a page to open does not want every plan.
+const PATIENT: Duration = Duration::from_secs(10);
 /// For the loops to write down what they have in hand.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// How long a person's wish may take to be registered, in the world's time.
@@ -52,13 +59,13 @@ pub(super) fn live_through(yard: &Yard, story: &Story, start: Timestamp, length:
 }
 
 async fn live(yard: &Yard, story: &Story, start: Timestamp, length: Duration) -> anyhow::Result<Past> {
-    let mut simulation = Simulation::new(start, fuzz::quick());
+    let mut simulation = Simulation::new(start, Manner { debounce: PATIENT, ..fuzz::quick() });
     simulation.plan_for(site::cluster_id());
     let number = simulation.start().await?;
     let world = Arc::clone(simulation.world());
     world.measure_watts();
-    keep_history(&mut simulation, number);
     simulation.furnish(number, &yard.site)?;
+    keep_history(&mut simulation, number);
     for workload in Story::workloads() {
         world.add_workload(workload);
     }
@@ -163,6 +170,8 @@ pub(super) async fn clear(store: &dyn Store) -> anyhow::Result<()> {
             return Ok(());
         }
         let txn = page.entries.into_iter().fold(Txn::new(), |txn, entry| txn.delete(entry.key));
-        store.commit(txn).await?;
+        if let Committed::Refused { .. } = store.commit(txn).await? {
+            anyhow::bail!("somebody else writes into the store of the demo");
+        }
     }
 }

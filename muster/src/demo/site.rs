@@ -151,8 +151,8 @@ impl Yard {
         }
         let mut odd = random.fork("odd");
         let odd = Odd {
-            // Among those that nobody needs at night and everybody at noon.
-            never_boots: format!("web-{:02}", odd.between(6, 9)),
+            // When orders pile up its pool wants every server that it has.
+            never_boots: format!("stream-{:02}", odd.between(2, 5)),
             lies: "web-02".to_owned(),
             slow: format!("batch-{:02}", odd.between(2, 5)),
             pressed: "web-03".to_owned(),
@@ -160,6 +160,7 @@ impl Yard {
         let global = GlobalConfig {
             energy_price_micros: Some(280_000),
             currency: Some("€".to_owned()),
+            max_power_operations_per_rack: 6,
             ..GlobalConfig::default()
         };
         let site = Site { pools: pools(), racks: racks(), hosts, global: Some(global) };
@@ -175,7 +176,7 @@ impl Row {
     fn host(&self, number: u32, index: u32, bmcs: Bmcs, dice: &mut Random) -> HostSetting {
         let name = format!("{}-{number:02}", self.pool);
         let address = match bmcs {
-            Bmcs::Memory => format!("10.20.{}.{number}", self.slot),
+            Bmcs::Memory => format!("10.20.0.{}", index + 11),
             Bmcs::Wire(first) => match first.ip() {
                 std::net::IpAddr::V4(ip) => Ipv4Addr::from_bits(ip.to_bits().saturating_add(index)).to_string(),
                 std::net::IpAddr::V6(ip) => ip.to_string(),
@@ -208,7 +209,7 @@ impl Row {
         spec.mac_address = format!("02:4d:75:73:{high:02x}:{low:02x}").parse().ok();
         spec.bmc_credentials = Some(CREDENTIAL.to_owned());
         spec.tls_verify = match bmcs {
-            Bmcs::Memory => TlsVerify::Ca,
+            Bmcs::Memory => TlsVerify::Webpki,
             Bmcs::Wire(_) => TlsVerify::Insecure,
         };
         spec.project = Some(PROJECT.to_owned());
@@ -224,7 +225,7 @@ impl Row {
 }
 
 fn racks() -> Vec<Rack> {
-    let rack = |name: &str, watt_cap: u32| Rack { watt_cap: Some(watt_cap), units: 32, ..Rack::new(name) };
+    let rack = |name: &str, watt_cap: u32| Rack { watt_cap: Some(watt_cap), units: 32, start_limit: 6, ..Rack::new(name) };
     vec![rack("rack-a", 7_000), rack("rack-b", 8_800), rack("rack-c", 12_000)]
 }
 
@@ -256,7 +257,7 @@ fn pools() -> Vec<PoolSetting> {
         pool(
             "stream",
             1,
-            4,
+            5,
             json!({ "autoscaling": { "triggers": [lag("orders-pile-up", 5_000, "2m", "up"), lag("orders-flow", 1_000, "5m", "down")] } }),
         ),
         // At zero until somebody trains something.

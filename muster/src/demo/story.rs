@@ -101,6 +101,7 @@ impl Story {
             self.breathe(minute, &mut beats);
             minute += STEP;
         }
+        self.orders(from, to, &mut beats);
         self.bursts(from, to, &mut beats);
         self.training(from, to, &mut beats);
         self.trouble(from, to, &mut beats);
@@ -113,7 +114,7 @@ impl Story {
         self.random.fork(&format!("{subject} {number}"))
     }
 
-    /// The day curve of the shop and of its builders, and the orders that wait.
+    /// The day curve of the shop and of those who build it.
     fn breathe(&self, minute: i64, beats: &mut Vec<Beat>) {
         let mut dice = self.dice("breath", minute / STEP);
         let mut wobble = |most: u64| i64::try_from(dice.between(0, most * 2)).unwrap_or(0) - i64::try_from(most).unwrap_or(0);
@@ -126,14 +127,23 @@ impl Story {
         };
         beats.push(quiet(minute, replicas("storefront", shop)));
         beats.push(quiet(minute, replicas("ci-runner", runners)));
-        // Every eighty minutes a supplier sends everything at once.
-        let flood = minute.rem_euclid(80) / STEP;
-        let (lag, told) = match flood {
-            3..=5 => (9_000 + wobble(40) * 100, (flood == 3).then_some("orders pile up faster than they are taken")),
-            _ => (600 + wobble(3) * 50, None),
-        };
-        let what = What::Signal { query: LAG_QUERY.to_owned(), millis: lag * 1000 };
-        beats.push(Beat { told: told.map(|text| format!("{text}: {lag} wait in the queue")), ..quiet(minute, what) });
+    }
+
+    /// Every ninety minutes a supplier sends all its orders at once; they are taken forty minutes later.
+    fn orders(&self, from: i64, to: i64, beats: &mut Vec<Beat>) {
+        for number in repeats(from - 60, to, 90) {
+            let mut dice = self.dice("orders", number);
+            let minute = number * 90 + 20;
+            let (lag, rest) = (dice.between(70, 130) * 100, dice.between(3, 8) * 100);
+            let waiting = |lag: u64| What::Signal {
+                query: LAG_QUERY.to_owned(),
+                millis: i64::try_from(lag).unwrap_or(0) * 1000,
+            };
+            let told = Some(format!("orders pile up: {lag} wait in the queue"));
+            beats.push(Beat { told, ..quiet(minute, waiting(lag)) });
+            let told = Some(format!("the orders are taken: {rest} wait"));
+            beats.push(Beat { told, ..quiet(minute + 40, waiting(rest)) });
+        }
     }
 
     /// A batch every hundred minutes, gone half an hour later.
