@@ -159,7 +159,7 @@ fn told_name(demo: &Demo, begins: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_demo_shows_what_it_promises_and_leaves_nothing_behind() {
-    let mut demo = Demo::start(&["--history", "8h"]).await;
+    let mut demo = Demo::start(&["--history", "4h"]).await;
     // The page, without signing in.
     let page = reqwest::get(&demo.url).await.unwrap();
     assert!(page.headers().contains_key("x-muster-time"), "{:?}", page.headers());
@@ -215,7 +215,7 @@ async fn the_demo_shows_what_it_promises_and_leaves_nothing_behind() {
 async fn a_seed_has_one_past_and_one_fleet() {
     let mut seen = Vec::new();
     for seed in ["3", "3", "4"] {
-        let mut demo = Demo::start(&["--history", "1h", "--seed", seed]).await;
+        let mut demo = Demo::start(&["--history", "30m", "--seed", seed]).await;
         let digest = demo.line(", history ").await;
         let mut hosts = demo.get("/api/v1/hosts?limit=100").await;
         let specs: Vec<Value> = hosts["hosts"]
@@ -243,7 +243,7 @@ async fn a_seed_has_one_past_and_one_fleet() {
 async fn real_bmcs_on_the_wire_and_real_etcd() {
     let etcd = harness::Etcd::start();
     let store = etcd.store();
-    let mut demo = Demo::start(&["--history", "1h", "--emulate", "wire", "--store", &store]).await;
+    let mut demo = Demo::start(&["--history", "30m", "--emulate", "wire", "--store", &store]).await;
     let hosts = demo.get("/api/v1/hosts?limit=100").await;
     let address = Demo::host_in(&hosts, "web-01")["spec"]["mgmtAddress"].as_str().unwrap().to_owned();
     assert!(address.starts_with("127.10."), "{address}");

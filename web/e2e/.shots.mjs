@@ -10,10 +10,10 @@ const ALL = [['overview', '/'], ['racks', '/racks'], ['host', `/hosts/${bad}`], 
 const only = process.env.ONLY?.split(',');
 const { browser, close } = await launch();
 for (const [width, height, scheme] of JSON.parse(process.env.SIZES ?? '[[1440,900,"light"]]')) {
-  const w = await open(browser, base, { width, height, scheme });
+  w_open: 0; const w = await open(browser, base, { width, height, scheme });
   for (const [name, where] of ALL) {
     if (only && !only.includes(name)) continue;
-    await w.to(where); await Promise.race([settled(w.page), w.page.waitForTimeout(8000)]); await w.page.waitForTimeout(1200);
+    await w.to(where); await Promise.race([settled(w.page), w.page.waitForTimeout(9000).then(async () => console.log(name, await w.page.evaluate(() => [...document.querySelectorAll('main [aria-busy="true"]')].map((one) => one.innerText.slice(0, 80)))))]); await w.page.waitForTimeout(1200);
     await shot(w.page, `${name}-${width}-${scheme}`, { fullPage: true });
   }
   if (w.seen.errors.length || w.seen.off.length) console.log(JSON.stringify(w.seen));

@@ -68,7 +68,7 @@ impl Story {
             ..Workload::deployment("render", 0, 4_000)
         };
         let train = Workload {
-            kind: Kind::Job { seconds: 2_700 },
+            kind: Kind::Job { seconds: 2_400 },
             mebibytes: 96 << 10,
             gpus: 4,
             tolerates: vec!["nvidia.com/gpu".to_owned()],
@@ -146,7 +146,7 @@ impl Story {
         }
     }
 
-    /// A batch every hundred minutes, gone half an hour later.
+    /// A batch every hundred minutes, done half an hour later.
     fn bursts(&self, from: i64, to: i64, beats: &mut Vec<Beat>) {
         for number in repeats(from - 60, to, 100) {
             let mut dice = self.dice("burst", number);
@@ -155,7 +155,7 @@ impl Story {
             let of = |replicas| What::Replicas { workload: "render".to_owned(), replicas };
             let told = Some(format!("somebody submits a batch: {count} render jobs of 4 cores"));
             beats.push(Beat { told, ..quiet(minute, of(count)) });
-            beats.push(quiet(minute + 45, of(0)));
+            beats.push(quiet(minute + 28, of(0)));
         }
     }
 
@@ -168,7 +168,8 @@ impl Story {
             let of = |replicas| What::Replicas { workload: "train-vision".to_owned(), replicas };
             let told = Some(format!("a training job asks for {} GPUs; pool gpu is at zero", count * 4));
             beats.push(Beat { told, ..quiet(minute, of(count)) });
-            beats.push(quiet(minute + 75, of(0)));
+            // As the cluster's own controller does with jobs that are done.
+            beats.push(quiet(minute + 50, of(0)));
         }
     }
 
