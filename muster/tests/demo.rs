@@ -114,9 +114,17 @@ impl Demo {
         let told = self.lines.lock().unwrap().iter().find(|line| line.trim().starts_with(begins)).cloned();
         let told = told.unwrap_or_else(|| panic!("no command {begins:?} was told"));
         let command = told.split('#').next().unwrap().trim().trim_start_matches("muster ").to_owned();
-        let words: Vec<String> = command.split('\'').enumerate().flat_map(|(quoted, part)| {
-            if quoted % 2 == 1 { vec![part.to_owned()] } else { part.split_whitespace().map(str::to_owned).collect() }
-        }).collect();
+        let words: Vec<String> = command
+            .split('\'')
+            .enumerate()
+            .flat_map(|(quoted, part)| {
+                if quoted % 2 == 1 {
+                    vec![part.to_owned()]
+                } else {
+                    part.split_whitespace().map(str::to_owned).collect()
+                }
+            })
+            .collect();
         let ran = Command::new(MUSTER).args(&words).env("HOME", self.temporary.path()).output().unwrap();
         let (out, err) = (String::from_utf8(ran.stdout).unwrap(), String::from_utf8(ran.stderr).unwrap());
         assert!(ran.status.success(), "{command}: {out}{err}");
@@ -141,7 +149,11 @@ impl Demo {
             .filter(|name| name.starts_with("muster"))
             .collect();
         assert_eq!(left, Vec::<String>::new(), "files are left behind");
-        assert!(reqwest::get(format!("{}/livez", self.url)).await.is_err(), "somebody still answers on {}", self.url);
+        assert!(
+            reqwest::get(format!("{}/livez", self.url)).await.is_err(),
+            "somebody still answers on {}",
+            self.url
+        );
         status
     }
 
@@ -161,9 +173,10 @@ fn told_name(demo: &Demo, begins: &str) -> String {
 async fn the_demo_shows_what_it_promises_and_leaves_nothing_behind() {
     let mut demo = Demo::start(&["--history", "4h"]).await;
     // The page, without signing in.
-    let page = reqwest::get(&demo.url).await.unwrap();
+    let page = reqwest::Client::new().get(&demo.url).header("Accept", "text/html").send().await.unwrap();
     assert!(page.headers().contains_key("x-muster-time"), "{:?}", page.headers());
-    assert!(page.text().await.unwrap().contains("<title>Muster"), "no page");
+    let (status, text) = (page.status(), page.text().await.unwrap());
+    assert!(status.is_success() && text.contains("<title>") && text.contains("Muster"), "{status} {text}");
     let overview = demo.get("/api/v1/overview").await;
     assert_eq!(overview["hosts"]["total"], 40, "{overview}");
     assert!(overview["hosts"]["on"].as_u64().unwrap() >= 3, "{overview}");
@@ -177,7 +190,10 @@ async fn the_demo_shows_what_it_promises_and_leaves_nothing_behind() {
 
     // The server that never boots, and what was wrong with it.
     let bad = told_name(&demo, "muster describe host ");
-    demo.until("quarantine", &format!("/api/v1/hosts/{bad}"), |host| host["status"]["phase"] == "quarantined").await;
+    demo.until("quarantine", &format!("/api/v1/hosts/{bad}"), |host| {
+        host["status"]["phase"] == "quarantined"
+    })
+    .await;
     let told = demo.try_command("muster describe host ");
     assert!(told.contains("uarantined") && told.contains("15m"), "{told}");
 
@@ -190,7 +206,7 @@ async fn the_demo_shows_what_it_promises_and_leaves_nothing_behind() {
     // A drain that a budget holds up.
     let held = told_name(&demo, "muster explain host ");
     let blocked = |events: &Value| events.to_string().contains("PodDisruptionBudget");
-    demo.until("a blocked drain", &format!("/api/v1/hosts/{held}/history"), blocked).await;
+    demo.until("a blocked drain", &format!("/api/v1/hosts/{held}/events"), blocked).await;
     assert!(!demo.try_command("muster explain host ").is_empty());
 
     // The pool at zero wakes for the training job.
@@ -251,7 +267,8 @@ async fn real_bmcs_on_the_wire_and_real_etcd() {
     demo.line("a training job asks for").await;
     let on = |hosts: &Value| {
         let mut all = hosts["hosts"].as_array().unwrap().iter();
-        all.find(|host| host["status"]["state"] == "ready").map(|host| host["name"].as_str().unwrap().to_owned())
+        all.find(|host| host["status"]["state"] == "ready")
+            .map(|host| host["name"].as_str().unwrap().to_owned())
     };
     let path = "/api/v1/hosts?pool=gpu&limit=100";
     let name = on(&demo.until("a GPU server", path, |hosts| on(hosts).is_some()).await).unwrap();

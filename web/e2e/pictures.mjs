@@ -5,7 +5,8 @@ import { launch, open, settled, shot } from './browser.mjs';
 import { demo } from './demo.mjs';
 import { until } from './lab.mjs';
 
-const fleet = await demo();
+// `DEMO=http://127.0.0.1:8080` looks at one that runs already.
+const fleet = process.env.DEMO ? { url: process.env.DEMO, get: async (path) => (await fetch(process.env.DEMO + path)).json(), stop: async () => {} } : await demo();
 try {
   const found = (await fleet.get('/api/v1/hosts?limit=100')).hosts;
   const bad = await until('a quarantined server', async () =>
@@ -29,7 +30,8 @@ try {
         if (only && !only.includes(name)) continue;
         await window.to(where);
         await settled(window.page);
-        await window.page.waitForTimeout(900);
+        // Long enough for the page to know how fast time runs.
+        await window.page.waitForTimeout(2_500);
         await shot(window.page, every ? `${name}-${width}-${scheme}` : `${name}-${scheme}`);
         if (every) await shot(window.page, `${name}-${width}-${scheme}-whole`, { fullPage: true });
       }

@@ -149,7 +149,15 @@ impl Client {
         let http = builder
             .build()
             .map_err(|error| Failure::new(Exit::Failure, format!("server {server}"), deepest(&error)))?;
-        Ok(Self { http, base, identity: identity(settings)?, timeout: settings.timeout, clock, screen, ahead: Arc::default() })
+        Ok(Self {
+            http,
+            base,
+            identity: identity(settings)?,
+            timeout: settings.timeout,
+            clock,
+            screen,
+            ahead: Arc::default(),
+        })
     }
 
     /// What time it is where the server lives.

@@ -30,7 +30,9 @@ use muster_control::{
     journal::Journal,
     registry::WriteContext,
 };
-use muster_model::{Clock, Duration, Secret, Timestamp, credential::CredentialKind, identity::Email, steady::SteadyClock};
+use muster_model::{
+    Clock, Duration, Secret, Timestamp, credential::CredentialKind, identity::Email, steady::SteadyClock,
+};
 use muster_server::app::App;
 use muster_sim::world::World;
 use serde_json::json;
@@ -179,8 +181,9 @@ pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     logs::start(&args.log, "auto")?;
     limits::raise_open_files();
     // Before anything takes time.
-    TcpListener::bind(plan.listen)
-        .with_context(|| format!("{} cannot be served on; choose another with --listen 127.0.0.1:0", plan.listen))?;
+    TcpListener::bind(plan.listen).with_context(|| {
+        format!("{} cannot be served on; choose another with --listen 127.0.0.1:0", plan.listen)
+    })?;
     let bmcs = if plan.wire { Bmcs::Wire(wire::place()?) } else { Bmcs::Memory };
     let yard = Yard::new(plan.seed, bmcs);
     let story = Story::new(plan.seed, yard.odd.clone());
@@ -188,7 +191,8 @@ pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let past = past::live_through(&yard, &story, plan.start(), plan.history)?;
     plan.digest = past.digest;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(stoppable(|serving| run(plan, args.data_dir.clone(), yard, story, past, bmcs, serving)))?;
+    runtime
+        .block_on(stoppable(|serving| run(plan, args.data_dir.clone(), yard, story, past, bmcs, serving)))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -223,9 +227,12 @@ async fn run(
 ) -> anyhow::Result<()> {
     let temporary = match data_dir {
         Some(_) => None,
-        None => Some(tempfile::Builder::new().prefix("muster-demo-").tempdir().context("no temporary directory")?),
+        None => Some(
+            tempfile::Builder::new().prefix("muster-demo-").tempdir().context("no temporary directory")?,
+        ),
     };
-    let directory = data_dir.unwrap_or_else(|| temporary.as_ref().map(|one| one.path().to_owned()).unwrap_or_default());
+    let directory =
+        data_dir.unwrap_or_else(|| temporary.as_ref().map(|one| one.path().to_owned()).unwrap_or_default());
     let settings = plan.settings(&directory)?;
     let Past { world, store: lived, blocked, .. } = past;
     let clock = world.clock();
@@ -300,8 +307,7 @@ async fn furnish(
     let vault = Vault::new(inventory, VaultKey::open(&key_file(directory))?);
     let context =
         WriteContext { actor: past::PERSON.to_owned(), now: clock.now(), dry_run: false, idempotency: None };
-    let value =
-        DraftValue::Sealed { user: wire::USER.to_owned(), password: Secret::new(wire::PASSWORD) };
+    let value = DraftValue::Sealed { user: wire::USER.to_owned(), password: Secret::new(wire::PASSWORD) };
     let draft = CredentialDraft { name: site::CREDENTIAL.to_owned(), kind: CredentialKind::Bmc, value };
     vault.create(&context, site::PROJECT, draft).await?;
     drop(vault);

@@ -4,22 +4,13 @@
 use std::sync::Arc;
 
 use anyhow::Context;
-use muster_control::{
-    history::History,
-    inventory::ManualRequest,
-    registry::WriteContext,
-};
+use muster_control::{history::History, inventory::ManualRequest, registry::WriteContext};
 use muster_model::{
     Duration, Timestamp,
     host::ManualPower,
     store::{Committed, Entry, List, Store, Txn},
 };
-use muster_sim::world::{
-    Disturbance, World, fleet, fuzz,
-    process::Manner,
-    simulation::Simulation,
-    site,
-};
+use muster_sim::world::{Disturbance, World, fleet, fuzz, process::Manner, simulation::Simulation, site};
 
 use super::{
     site::{PROJECT, Yard},
@@ -54,7 +45,12 @@ pub(super) struct Past {
 }
 
 /// Lives through `length` of a story. Must not be called from within a runtime: it has its own time.
-pub(super) fn live_through(yard: &Yard, story: &Story, start: Timestamp, length: Duration) -> anyhow::Result<Past> {
+pub(super) fn live_through(
+    yard: &Yard,
+    story: &Story,
+    start: Timestamp,
+    length: Duration,
+) -> anyhow::Result<Past> {
     fleet::on_one_thread(live(yard, story, start, length))
 }
 
@@ -109,8 +105,11 @@ fn wish(simulation: &mut Simulation, number: usize) -> Option<String> {
         WriteContext { actor: PERSON.to_owned(), now: simulation.wall(), dry_run: false, idempotency: None };
     let name = host.clone();
     let done = simulation.block(PATIENCE, async move {
-        let request =
-            ManualRequest { action: ManualPower::Off, reason: "a fan is to be replaced".to_owned(), until: None };
+        let request = ManualRequest {
+            action: ManualPower::Off,
+            reason: "a fan is to be replaced".to_owned(),
+            until: None,
+        };
         inventory.power(&context, &name, &|_| true, &request, PROJECT).await.map(drop)
     });
     matches!(done, Some(Ok(()))).then_some(host)
@@ -164,8 +163,7 @@ async fn put(store: &dyn Store, entries: Vec<Entry>) -> anyhow::Result<()> {
 /// Removes every record, for a store that outlives the demo.
 pub(super) async fn clear(store: &dyn Store) -> anyhow::Result<()> {
     loop {
-        let page =
-            store.list(List { limit: BATCH, keys_only: true, ..List::default() }).await?;
+        let page = store.list(List { limit: BATCH, keys_only: true, ..List::default() }).await?;
         if page.entries.is_empty() {
             return Ok(());
         }

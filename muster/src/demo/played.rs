@@ -58,7 +58,8 @@ struct Link {
     clock: Arc<ProcessClock>,
 }
 
-const NOT_HERE: &str = "this is the demo, whose one cluster is simulated; connect real ones to `muster serve`";
+const NOT_HERE: &str =
+    "this is the demo, whose one cluster is simulated; connect real ones to `muster serve`";
 
 #[async_trait]
 impl Connector for Link {

@@ -178,7 +178,9 @@ impl Row {
         let address = match bmcs {
             Bmcs::Memory => format!("10.20.0.{}", index + 11),
             Bmcs::Wire(first) => match first.ip() {
-                std::net::IpAddr::V4(ip) => Ipv4Addr::from_bits(ip.to_bits().saturating_add(index)).to_string(),
+                std::net::IpAddr::V4(ip) => {
+                    Ipv4Addr::from_bits(ip.to_bits().saturating_add(index)).to_string()
+                }
                 std::net::IpAddr::V6(ip) => ip.to_string(),
             },
         };
@@ -225,7 +227,12 @@ impl Row {
 }
 
 fn racks() -> Vec<Rack> {
-    let rack = |name: &str, watt_cap: u32| Rack { watt_cap: Some(watt_cap), units: 32, start_limit: 6, ..Rack::new(name) };
+    let rack = |name: &str, watt_cap: u32| Rack {
+        watt_cap: Some(watt_cap),
+        units: 32,
+        start_limit: 6,
+        ..Rack::new(name)
+    };
     vec![rack("rack-a", 7_000), rack("rack-b", 8_800), rack("rack-c", 12_000)]
 }
 
@@ -246,9 +253,7 @@ fn pool(name: &str, min: u32, max: u32, more: Value) -> PoolSetting {
 }
 
 fn pools() -> Vec<PoolSetting> {
-    let lag = |name: &str, threshold: u32, held: &str, direction: &str| {
-        json!({ "name": name, "metricQuery": LAG_QUERY, "threshold": threshold, "duration": held, "scaleDirection": direction })
-    };
+    let lag = |name: &str, threshold: u32, held: &str, direction: &str| json!({ "name": name, "metricQuery": LAG_QUERY, "threshold": threshold, "duration": held, "scaleDirection": direction });
     vec![
         pool("web", 2, 14, json!({})),
         // More wait here at noon than its maximum lets in.
@@ -282,9 +287,14 @@ mod tests {
                 let read = BareMetalNodeSpec::read(&value, "spec");
                 assert!(read.is_ok(), "{}: {:?}", host.machine.name, read.err());
                 let (slot, height) = (spec.slot.unwrap(), spec.height.unwrap());
-                let units = yard.site.racks.iter().find(|rack| Some(&rack.name) == spec.rack.as_ref()).unwrap().units;
+                let units =
+                    yard.site.racks.iter().find(|rack| Some(&rack.name) == spec.rack.as_ref()).unwrap().units;
                 for unit in slot..slot + height {
-                    assert!(unit <= units && places.insert((spec.rack.clone(), unit)), "{} at {unit}", host.machine.name);
+                    assert!(
+                        unit <= units && places.insert((spec.rack.clone(), unit)),
+                        "{} at {unit}",
+                        host.machine.name
+                    );
                 }
             }
             for odd in [&yard.odd.never_boots, &yard.odd.lies, &yard.odd.slow, &yard.odd.pressed] {

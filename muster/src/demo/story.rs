@@ -58,8 +58,11 @@ impl Story {
         };
         let shop = Workload { mebibytes: 3 << 10, ..Workload::deployment("storefront", 20, 1_500) };
         // Three are needed and three are there: none of them may be evicted.
-        let payments =
-            Workload { mebibytes: 4 << 10, min_available: Some(3), ..Workload::deployment("payments", 3, 2_000) };
+        let payments = Workload {
+            mebibytes: 4 << 10,
+            min_available: Some(3),
+            ..Workload::deployment("payments", 3, 2_000)
+        };
         let runners = Workload { mebibytes: 8 << 10, ..Workload::deployment("ci-runner", 1, 4_000) };
         let orders = Workload { mebibytes: 12 << 10, ..Workload::deployment("orders-consumer", 6, 3_000) };
         let render = Workload {
@@ -117,7 +120,9 @@ impl Story {
     /// The day curve of the shop and of those who build it.
     fn breathe(&self, minute: i64, beats: &mut Vec<Beat>) {
         let mut dice = self.dice("breath", minute / STEP);
-        let mut wobble = |most: u64| i64::try_from(dice.between(0, most * 2)).unwrap_or(0) - i64::try_from(most).unwrap_or(0);
+        let mut wobble = |most: u64| {
+            i64::try_from(dice.between(0, most * 2)).unwrap_or(0) - i64::try_from(most).unwrap_or(0)
+        };
         let busy = busy(minute);
         let shop = 12 + busy * 96 / 100 + wobble(4);
         let runners = 1 + busy * 11 / 100 + wobble(1);
@@ -182,7 +187,8 @@ impl Story {
         for number in repeats(from - DAY, to, 240) {
             let said = format!("the BMC of {lies} says off while the machine runs: the kubelet is believed");
             at(number * 240 - 45, 150, quirk(lies, Quirk::LiesOff), Some(said));
-            let said = "Prometheus answers 503: a trigger that nobody can evaluate removes nothing".to_owned();
+            let said =
+                "Prometheus answers 503: a trigger that nobody can evaluate removes nothing".to_owned();
             at(number * 240 + 24, 22, What::Outage(Outage::MetricsRefused), Some(said));
             let said = format!("somebody presses the power button of {pressed}");
             at(number * 240 + 14, 0, What::Button { machine: pressed.clone(), on: false }, Some(said));

@@ -15,7 +15,13 @@ const DEFAULT_PORT: u16 = 8080;
 const MOST_NAMED: usize = 6;
 
 /// Where to look and what to try.
-pub(super) fn opening(plan: &Plan, yard: &Yard, address: SocketAddr, never_fits: &str, blocked: Option<&str>) {
+pub(super) fn opening(
+    plan: &Plan,
+    yard: &Yard,
+    address: SocketAddr,
+    never_fits: &str,
+    blocked: Option<&str>,
+) {
     let server = format!("http://{address}");
     let flag = if address.port() == DEFAULT_PORT { String::new() } else { format!(" --server {server}") };
     let bad = &yard.odd.never_boots;
@@ -51,7 +57,10 @@ pub(super) fn opening(plan: &Plan, yard: &Yard, address: SocketAddr, never_fits:
         (format!("muster explain pod {never_fits}{flag}"), "the pod that can never run, and why".to_owned()),
         (format!("muster explain host {held}{flag}"), "a drain that a disruption budget holds up".to_owned()),
         (format!("muster get decisions{flag}"), "what was decided, and why".to_owned()),
-        (format!("muster freeze --reason 'I said so'{flag}"), "stop every action; `muster unfreeze` ends it".to_owned()),
+        (
+            format!("muster freeze --reason 'I said so'{flag}"),
+            "stop every action; `muster unfreeze` ends it".to_owned(),
+        ),
     ];
     let width = tries.iter().map(|(command, _)| command.len()).max().unwrap_or(0);
     let tries = tries.iter().map(|(command, what)| format!("    {command:width$}   # {what}"));
@@ -146,7 +155,8 @@ mod tests {
 
     #[test]
     fn many_hosts_are_one_line() {
-        let names = |count: usize| -> Vec<String> { (1..=count).map(|number| format!("w{number}")).collect() };
+        let names =
+            |count: usize| -> Vec<String> { (1..=count).map(|number| format!("w{number}")).collect() };
         assert_eq!(named(&names(1)), "w1 is");
         assert_eq!(named(&names(3)), "w1, w2 and w3 are");
         assert_eq!(named(&names(8)), "w1, w2, w3, w4, w5, w6 and 2 more are");

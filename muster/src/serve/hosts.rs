@@ -128,7 +128,8 @@ pub(super) fn start(
             Arc::clone(clock),
         )),
     ];
-    let drivers = played.and_then(|one| one.machines.as_ref()).map_or(real, |machines| machines.drivers.clone());
+    let drivers =
+        played.and_then(|one| one.machines.as_ref()).map_or(real, |machines| machines.drivers.clone());
     let transcripts = Arc::new(Transcripts::default());
     let drivers: Vec<Arc<dyn Power>> = drivers
         .into_iter()

@@ -225,7 +225,17 @@ impl Served {
             clock,
         };
         let planning = Planning::new(parts, Arc::clone(&app.clock));
-        Ok(Self { opened, app, hosts, connected, switching, planning, steady, seed_example: false, played: played.is_some() })
+        Ok(Self {
+            opened,
+            app,
+            hosts,
+            connected,
+            switching,
+            planning,
+            steady,
+            seed_example: false,
+            played: played.is_some(),
+        })
     }
 
     /// Serves until a signal or [`App::stop`], then stops in good order. `announce` is called once callers are let in.
@@ -234,7 +244,8 @@ impl Served {
         Entrance { address, tls }: Entrance,
         announce: impl FnOnce(SocketAddr, &App),
     ) -> anyhow::Result<()> {
-        let Self { opened, mut app, hosts, connected, switching, planning, steady, seed_example, played } = self;
+        let Self { opened, mut app, hosts, connected, switching, planning, steady, seed_example, played } =
+            self;
         let stop = app.stop.clone();
         let loops = tokio::spawn({
             let (registry, inventory) = (Arc::clone(&app.registry), Arc::clone(&hosts.inventory));

@@ -2,12 +2,7 @@
 
 use std::sync::Arc;
 
-use muster_control::{
-    connector::Connector,
-    hosts::Agents,
-    inventory::Prober,
-    planner::Connections,
-};
+use muster_control::{connector::Connector, hosts::Agents, inventory::Prober, planner::Connections};
 use muster_model::{Duration, lease::LeaseConfig, power::Power, trigger::Triggers};
 
 /// A world that is played instead of the real one. The loops do not notice.

@@ -52,7 +52,12 @@ pub struct Manner {
 
 impl Default for Manner {
     fn default() -> Self {
-        Self { attention: Attention::Full, failpoints: Failpoints::default(), lease_factor: 1, debounce: DEBOUNCE }
+        Self {
+            attention: Attention::Full,
+            failpoints: Failpoints::default(),
+            lease_factor: 1,
+            debounce: DEBOUNCE,
+        }
     }
 }
 
