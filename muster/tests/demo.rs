@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 const MUSTER: &str = env!("CARGO_BIN_EXE_muster");
 /// The machine may be slow and busy; nothing here depends on how long things take.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_mins(5);
 const PAUSE: Duration = Duration::from_millis(300);
 
 /// A running demo with a directory for temporary files of its own.
@@ -70,7 +70,8 @@ impl Demo {
             }
         });
         let mut demo = Self { child, url: String::new(), lines, temporary };
-        demo.url = demo.line("muster demo on ").await.trim_start_matches("muster demo on ").to_owned();
+        let told = demo.line("muster demo on ").await;
+        told.trim_start_matches("muster demo on ").clone_into(&mut demo.url);
         demo
     }
 
