@@ -5,7 +5,7 @@ SHELL := /bin/bash
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: ## Install what is missing, build, and start Muster on http://127.0.0.1:8080
+run: ## Install what is missing, build, and start the demo on http://127.0.0.1:8080
 	@scripts/run.sh
 
 test: ## Run everything that must hold, with a summary at the end

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Builds Muster and starts it for a person to use at once.
+# Builds Muster and starts the demo: a fleet of simulated servers on one page, for a person to look at at once.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$root"
 need cc gcc
 scripts/page/build.sh
 cargo build --release --locked -p muster
-exec target/release/muster serve --data-dir "${MUSTER_DATA_DIR:-.data}" --seed-example "$@"
+exec target/release/muster demo "$@"

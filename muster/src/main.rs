@@ -5,6 +5,7 @@ mod bench;
 mod cli;
 mod clock;
 mod config;
+mod demo;
 mod emulate;
 mod limits;
 mod logs;
@@ -29,6 +30,7 @@ enum Command {
     /// Serve the API
     Serve(serve::Args),
     Agent(agent::Args),
+    Demo(demo::Args),
     Simulate(Box<simulate::Args>),
     Sim(sim::Args),
     /// Measure Muster on this machine, against its bars
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
     let result = match read(cli::reorder(std::env::args_os())).command {
         Command::Serve(args) => serve::main(args),
         Command::Agent(args) => agent::main(&args),
+        Command::Demo(args) => demo::main(&args),
         Command::Simulate(args) => {
             Ok(simulate::run(&args, &mut std::io::stdout().lock(), &mut std::io::stderr().lock()).into())
         }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the pictures of the README anew: a fleet of emulated servers, the real server, a real browser.
+# Makes the pictures of the README anew: the demo, and a real browser that looks at it.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 cd "$root"
@@ -7,6 +7,6 @@ need cc gcc
 node_ready
 need chromium chromium
 scripts/page/build.sh
-cargo build --locked -p muster
+cargo build --release --locked -p muster
 mkdir -p docs/pictures
-SHOTS=$root/docs/pictures node web/e2e/pictures.mjs
+MUSTER_BIN=$root/target/release/muster SHOTS=$root/docs/pictures node web/e2e/pictures.mjs

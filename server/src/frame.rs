@@ -3,13 +3,15 @@
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use axum::{
+    Router,
     body::Body,
     extract::{MatchedPath, Request, State},
     http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header},
-    middleware::Next,
+    middleware::{Next, map_response},
     response::{IntoResponse, Response},
 };
 use futures::FutureExt;
+use muster_model::Clock;
 use uuid::Uuid;
 
 use crate::{
@@ -23,6 +25,19 @@ use crate::{
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Longest request id that is taken over from the caller.
 const MAX_REQUEST_ID: usize = 128;
+
+/// What time it is where the server lives, when that is not the time of its callers.
+const TIME: HeaderName = HeaderName::from_static("x-muster-time");
+
+/// Lets every answer say what time it is here. For a server whose clock runs at another speed than that of its callers.
+pub fn telling_time(router: Router, clock: Arc<dyn Clock>) -> Router {
+    router.layer(map_response(move |mut response: Response| {
+        if let Ok(now) = HeaderValue::from_str(&clock.now().to_string()) {
+            response.headers_mut().insert(TIME, now);
+        }
+        std::future::ready(response)
+    }))
+}
 
 /// The id under which a request appears in logs, answers and the audit log.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -53,7 +53,7 @@ export async function open(browser, base, { as, width = 1280, height = 860, sche
 /** The page shows data or says why not: nothing is being loaded any more. */
 export const settled = (page) => page.waitForFunction(() => document.querySelector('main') && !document.querySelector('main [aria-busy="true"], main .skeleton'));
 
-export const shot = (page, name) => page.screenshot({ path: path.join(shots, `${name}.png`), fullPage: false, animations: 'disabled' });
+export const shot = (page, name, { fullPage = false } = {}) => page.screenshot({ path: path.join(shots, `${name}.png`), fullPage, animations: 'disabled' });
 
 /** Findings of axe-core that are serious or worse. */
 export async function findings(page) {

@@ -24,7 +24,7 @@ for (const signal of ['exit', 'SIGINT', 'SIGTERM'])
   });
 
 /** Starts a program and resolves with its first line that `find` wants. */
-function start(args, find, env = {}) {
+export function start(args, find, env = {}) {
   if (!existsSync(muster)) throw new Error(`${muster} is missing: cargo build`);
   const child = spawn(muster, args, { stdio: ['ignore', 'pipe', 'pipe'], env: { PATH: process.env.PATH, HOME: os.tmpdir(), ...env } });
   children.add(child);

@@ -1,31 +1,47 @@
-// The pictures of the README. Run with `make pictures`.
+// The pictures of the README, made of the demo. Run with `make pictures`; `EVERY=1` makes one of every page in every width
+// and theme instead, for whoever works on the page.
 
 import { launch, open, settled, shot } from './browser.mjs';
-import { ANN, Lab, until } from './lab.mjs';
+import { demo } from './demo.mjs';
+import { until } from './lab.mjs';
 
-const lab = await Lab.start();
+// `DEMO=http://127.0.0.1:8080` looks at one that runs already.
+const fleet = process.env.DEMO ? { url: process.env.DEMO, get: async (path) => (await fetch(process.env.DEMO + path)).json(), stop: async () => {} } : await demo();
 try {
-  await lab.fill();
-  await lab.post('/api/v1/hosts/web-4/hold', { reason: 'new memory' });
-  await until('the fleet', async () => (await lab.get('/api/v1/overview')).hosts.on >= 3);
-  // Long enough for the charts to have a shape.
-  for (const size of [1, 3, 2]) {
-    await lab.call('POST', `/api/v1/nodepools/${lab.pools.batch}/scale`, { nodeCount: size });
-    await new Promise((done) => setTimeout(done, 25_000));
-  }
+  const found = (await fleet.get('/api/v1/hosts?limit=100')).hosts;
+  const bad = await until('a quarantined server', async () =>
+    (await fleet.get('/api/v1/hosts?limit=100')).hosts.find((host) => host.status?.phase === 'quarantined')?.name, 60_000);
+  // The morning rises, the batch and the training job are under way.
+  await new Promise((done) => setTimeout(done, Number(process.env.WAIT ?? 20) * 1000));
+  const decisions = (await fleet.get('/api/v1/decisions?limit=50')).decisions;
+  const decision = decisions.find((one) => one.new_nodes > 0) ?? decisions[0];
+  const pools = (await fleet.get('/api/v1/nodepools')).nodepools;
+  const web = pools.find((pool) => pool.name === 'web');
+  const question = '/what-if?ask=add&count=40&cpu=4&memory=16Gi';
+  const README = [['overview', '/'], ['racks', '/racks'], ['host', `/hosts/${bad}`], ['pending', '/pending'], ['energy', '/energy']];
+  const ALL = [...README, ['pools', '/pools'], ['pool', `/pools/${web.id}`], ['decisions', '/decisions'], ['decision', `/decisions/${decision.id}`], ['what-if', question], ['settings', '/settings']];
+  const every = process.env.EVERY;
+  const only = process.env.ONLY?.split(',');
   const { browser, close } = await launch();
-  for (const scheme of ['light', 'dark']) {
-    const window = await open(browser, lab.base, { as: ANN, width: 1440, height: 900, scheme });
-    for (const [name, where] of [['overview', '/'], ['racks', '/racks'], ['host', '/hosts/web-2'], ['energy', '/energy']]) {
-      await window.to(where);
-      await settled(window.page);
-      await window.page.waitForTimeout(600);
-      await shot(window.page, `${name}-${scheme}`);
+  for (const [width, height] of every ? [[1440, 900], [375, 812]] : [[1440, 900]]) {
+    for (const scheme of ['light', 'dark']) {
+      const window = await open(browser, fleet.url, { width, height, scheme });
+      for (const [name, where] of every ? ALL : README) {
+        if (only && !only.includes(name)) continue;
+        await window.to(where);
+        await settled(window.page);
+        // Long enough for the page to know how fast time runs.
+        await window.page.waitForTimeout(2_500);
+        await shot(window.page, every ? `${name}-${width}-${scheme}` : `${name}-${scheme}`);
+        if (every) await shot(window.page, `${name}-${width}-${scheme}-whole`, { fullPage: true });
+      }
+      if (window.seen.errors.length || window.seen.off.length) console.error(window.seen);
+      await window.context.close();
     }
-    await window.context.close();
   }
   await close();
+  console.log(`${found.length} servers`);
 } finally {
-  await lab.stop();
+  await fleet.stop();
 }
 process.exit(0);

@@ -1,8 +1,16 @@
 //! One request, one answer. Turns what can go wrong on the way into a [`Failure`] with the right exit code.
 
-use std::{error::Error as _, fs, path::Path, sync::Arc};
+use std::{
+    error::Error as _,
+    fs,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+};
 
-use muster_model::{Clock, Duration};
+use muster_model::{Clock, Duration, Timestamp};
 use reqwest::{Method, StatusCode, Url, header};
 use serde_json::Value;
 
@@ -97,7 +105,12 @@ pub(crate) struct Client {
     timeout: Duration,
     clock: Arc<dyn Clock>,
     screen: Screen,
+    /// By how many milliseconds the server's time is ahead, where it says so.
+    ahead: Arc<AtomicI64>,
 }
+
+/// A server whose time is not ours says what time it is there: a demonstration that runs faster than life, for one.
+const TIME: &str = "x-muster-time";
 
 impl Client {
     pub(crate) fn new(settings: &Settings, clock: Arc<dyn Clock>, screen: Screen) -> Outcome<Self> {
@@ -136,7 +149,29 @@ impl Client {
         let http = builder
             .build()
             .map_err(|error| Failure::new(Exit::Failure, format!("server {server}"), deepest(&error)))?;
-        Ok(Self { http, base, identity: identity(settings)?, timeout: settings.timeout, clock, screen })
+        Ok(Self {
+            http,
+            base,
+            identity: identity(settings)?,
+            timeout: settings.timeout,
+            clock,
+            screen,
+            ahead: Arc::default(),
+        })
+    }
+
+    /// What time it is where the server lives.
+    pub(crate) fn now(&self) -> Timestamp {
+        let (here, ahead) = (self.clock.now(), self.ahead.load(Ordering::Relaxed));
+        Timestamp::from_millis(here.millis().saturating_add(ahead))
+    }
+
+    fn note_time(&self, headers: &header::HeaderMap) {
+        let there = headers.get(TIME).and_then(|value| value.to_str().ok()?.parse::<Timestamp>().ok());
+        if let Some(there) = there {
+            let ahead = there.millis().saturating_sub(self.clock.now().millis());
+            self.ahead.store(ahead, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn server(&self) -> &str {
@@ -149,6 +184,7 @@ impl Client {
         loop {
             let response = self.send(&request, Some(self.timeout)).await?;
             let (status, headers) = (response.status(), response.headers().clone());
+            self.note_time(&headers);
             let bytes = response.bytes().await.map_err(|error| self.transport(&error))?;
             tries += 1;
             if let Some(pause) = pause(&request.method, status, &headers).filter(|_| tries < TRIES) {

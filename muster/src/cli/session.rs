@@ -43,8 +43,9 @@ impl Session {
         })
     }
 
+    /// The server's time, by which everything that it tells is dated.
     pub(crate) fn now(&self) -> Timestamp {
-        self.clock.now()
+        self.client.now()
     }
 
     /// Makes sure that the clusters of `objects` are known by name.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use async_trait::async_trait;
 use muster_control::{
-    hosts::{Drivers, Facts, HostLoop, Recorded, Setup, Transcripts, failpoint::Failpoints},
+    hosts::{Agents, Drivers, Facts, HostLoop, Recorded, Setup, Transcripts, failpoint::Failpoints},
     lead::{self, Lead},
     planner::Connections,
     registry::Registry,
@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     agents::{Desk, Heard},
     inventory,
+    outside::Played,
     reads::Reads,
 };
 use crate::config::Settings;
@@ -108,6 +109,7 @@ pub(super) fn start(
     connections: Arc<dyn Connections>,
     clock: &Arc<dyn Clock>,
     holder: String,
+    played: Option<&Played>,
 ) -> anyhow::Result<Running> {
     let store = Arc::clone(registry.store());
     let time_factor: u32 = settings.parsed("hosts.time-factor").context("hosts.time-factor is no number")?;
@@ -115,7 +117,7 @@ pub(super) fn start(
     let rules = Arc::clone(&parts.rules);
     let webhook =
         Webhook::new(Arc::clone(&rules), Arc::clone(&parts.vault) as _, Arc::clone(clock), Limits::default());
-    let drivers: Vec<Arc<dyn Power>> = vec![
+    let real: Vec<Arc<dyn Power>> = vec![
         Arc::new(parts.redfish.clone()),
         Arc::new(parts.ipmi.clone()),
         Arc::new(WakeOnLan::new(rules, Arc::clone(clock))),
@@ -126,22 +128,29 @@ pub(super) fn start(
             Arc::clone(clock),
         )),
     ];
+    let drivers =
+        played.and_then(|one| one.machines.as_ref()).map_or(real, |machines| machines.drivers.clone());
     let transcripts = Arc::new(Transcripts::default());
     let drivers: Vec<Arc<dyn Power>> = drivers
         .into_iter()
         .map(|driver| Recorded::wrap(driver, Arc::clone(&transcripts), Arc::clone(clock)))
         .collect();
+    let heard: Arc<dyn Agents> = match played {
+        Some(one) => Arc::clone(&one.agents),
+        None => Arc::new(Heard { hub: Arc::clone(&hub), since: clock.now(), factor: time_factor }),
+    };
     let facts = Facts::new(
         Arc::clone(registry),
         Arc::clone(&parts.inventory),
         Arc::clone(&parts.vault),
         connections,
-        Arc::new(Heard { hub: Arc::clone(&hub), since: clock.now(), factor: time_factor }),
+        heard,
         Arc::clone(clock),
     );
     let (stop, resign) = (CancellationToken::new(), CancellationToken::new());
     let lead = Lead::new(Arc::clone(clock));
     let config = LeaseConfig { sole: registry.is_exclusive(), ..lead::config(holder) };
+    let config = played.map_or(config.clone(), |one| one.lease(config));
     let agents = Arc::new(Desk {
         hub,
         inventory: Arc::clone(&parts.inventory),

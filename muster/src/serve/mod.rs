@@ -7,6 +7,7 @@ mod clusters;
 mod export;
 mod hosts;
 mod inventory;
+mod outside;
 mod page;
 mod reads;
 mod steady;
@@ -26,7 +27,7 @@ use muster_control::{
     audit::{AuditLog, AuditOptions, last_revision},
     explain::Explain,
     freeze,
-    planner::{Parts, Planning, Thinking},
+    planner::{Connections, Parts, Planning, Thinking},
     registry::{Registry, RegistryOptions},
 };
 use muster_model::{Clock, steady::SteadyClock};
@@ -36,6 +37,7 @@ use muster_server::{
     collect_hosts::{EachHostCollector, HostCollector},
     collect_seed,
     example::Example,
+    frame,
     identity::Authenticator,
     limits::{Limits, RateLimit, WatchSlots},
     listen,
@@ -43,6 +45,7 @@ use muster_server::{
     routes,
     tls::{self, TlsFiles},
 };
+pub(crate) use outside::{Machines, Played};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -87,64 +90,32 @@ pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
 
 async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let door = Door::open(settings, &clock).await?;
+    let Door { entrance, authenticator, token_file, data_dir } = Door::open(settings, &clock).await?;
     // Whoever asks to be let in is judged by the wall clock; everything with a deadline by one that does not jump.
     let steady = Arc::new(SteadyClock::new(Arc::clone(&clock)));
-    let served = Served::open(settings, door.authenticator, &door.data_dir, Arc::clone(&steady) as _).await?;
-    let Served { opened, mut app, hosts, connected, switching, planning } = served;
-    let stop = app.stop.clone();
-    let loops = tokio::spawn({
-        let (registry, inventory) = (Arc::clone(&app.registry), Arc::clone(&hosts.inventory));
-        let (desk, stop) = (Arc::clone(&app.desk), stop.clone());
-        let (leading, clock) = (switching.lead.subscribe(), Arc::clone(&app.clock));
-        async move {
-            tokio::join!(
-                registry.run(stop.clone()),
-                inventory.run(Arc::clone(&registry), stop.clone()),
-                connected.run(stop.clone()),
-                steady::watch(steady, stop.clone()),
-                desk.news.run(stop.clone()),
-                desk.history.run(leading, clock, stop)
-            );
-        }
-    });
-    let planners = tokio::spawn({
-        let (leading, stop) = (switching.lead.subscribe(), stop.clone());
-        async move { planning.run(leading, stop).await }
-    });
-    if seed_example {
-        app.example = Some(Example::register(&app.registry, app.clock.now()).await?);
-    }
-    let address = door.address;
-    let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
-    announce(listener.local_addr()?, door.tls.is_some(), &app, door.token_file.as_deref());
-    let signals = tokio::spawn(stop_on_signal(stop.clone()));
-    let router = routes::router(&app);
-    listen::serve(listener, door.tls, router, app.limits.header_timeout.as_std(), stop.clone()).await?;
-    stop.cancel();
-    let _ = planners.await;
-    switching.stop().await;
-    let _ = loops.await;
-    signals.abort();
-    drop(app);
-    drop(hosts);
-    opened.store.close().await.context("the store could not be closed cleanly")?;
-    tracing::info!("stopped");
-    Ok(())
+    let mut served = Served::open(settings, authenticator, &data_dir, steady, None).await?;
+    served.seed_example = seed_example;
+    let tls = entrance.tls.is_some();
+    served.run(entrance, |address, app| announce(address, tls, app, token_file.as_deref())).await
+}
+
+/// The address to serve on, and with which certificate.
+pub(crate) struct Entrance {
+    pub(crate) address: SocketAddr,
+    tls: Option<Arc<rustls::ServerConfig>>,
 }
 
 /// Where callers come in, and how they prove who they are.
-struct Door {
-    address: SocketAddr,
-    tls: Option<Arc<rustls::ServerConfig>>,
-    authenticator: Authenticator,
+pub(crate) struct Door {
+    pub(crate) entrance: Entrance,
+    pub(crate) authenticator: Authenticator,
     token_file: Option<PathBuf>,
-    data_dir: PathBuf,
+    pub(crate) data_dir: PathBuf,
 }
 
 impl Door {
     /// Refusals come before anything is written.
-    async fn open(settings: &Settings, clock: &Arc<dyn Clock>) -> anyhow::Result<Self> {
+    pub(crate) async fn open(settings: &Settings, clock: &Arc<dyn Clock>) -> anyhow::Result<Self> {
         let address: SocketAddr = settings.parsed("listen")?;
         let tls = tls_files(settings)?;
         auth::check(settings, address, tls.as_ref(), clock).await?;
@@ -154,27 +125,35 @@ impl Door {
         let auth::Auth { authenticator, token_file } =
             auth::build(settings, address, tls.as_ref(), &data_dir, clock).await?;
         let tls = tls.as_ref().map(tls::server_config).transpose()?;
-        Ok(Self { address, tls, authenticator, token_file, data_dir })
+        Ok(Self { entrance: Entrance { address, tls }, authenticator, token_file, data_dir })
     }
 }
 
 /// The parts, put together and not yet running.
-struct Served {
+pub(crate) struct Served {
     opened: store::Opened,
-    app: App,
+    pub(crate) app: App,
     hosts: inventory::Parts,
+    /// Connections to real clusters.
     connected: Arc<clusters::Connected>,
     switching: hosts::Running,
     planning: Planning,
+    steady: Arc<SteadyClock>,
+    seed_example: bool,
+    /// Whether time is not that of the callers.
+    played: bool,
 }
 
 impl Served {
-    async fn open(
+    /// Opens the store and puts everything together, in the real world or in a played one.
+    pub(crate) async fn open(
         settings: &Settings,
         authenticator: Authenticator,
         data_dir: &Path,
-        clock: Arc<dyn Clock>,
+        steady: Arc<SteadyClock>,
+        played: Option<&Played>,
     ) -> anyhow::Result<Self> {
+        let clock = Arc::clone(&steady) as Arc<dyn Clock>;
         let metrics = Metrics::new();
         let opened = store::open(settings, data_dir, &clock, "muster serve").await?;
         note_regress(&opened, data_dir, clock.now()).await?;
@@ -190,15 +169,22 @@ impl Served {
         );
         // Before anybody plans: a cluster that is connected must not look like one that is not.
         connected.look().await;
+        let connections: Arc<dyn Connections> = match played {
+            Some(one) => Arc::clone(&one.connections),
+            None => Arc::clone(&connected) as _,
+        };
         let switching =
-            hosts::start(settings, &hosts, &registry, Arc::clone(&connected) as _, &clock, holder)?;
+            hosts::start(settings, &hosts, &registry, Arc::clone(&connections), &clock, holder, played)?;
         metrics.register(Box::new(HostCollector::new(Arc::clone(&switching.host_loop))));
         if settings.parsed("metrics.hosts")? {
             metrics.register_hosts(Box::new(EachHostCollector::new(Arc::clone(&switching.host_loop))));
         }
         let mut parts = Parts::new(Arc::clone(&registry));
-        parts.connections = Arc::clone(&connected) as _;
-        parts.triggers = Some(Arc::new(triggers::Configured::new(settings, Arc::clone(registry.store()))?));
+        parts.connections = connections;
+        parts.triggers = Some(match played {
+            Some(one) => Arc::clone(&one.triggers),
+            None => Arc::new(triggers::Configured::new(settings, Arc::clone(registry.store()))?),
+        });
         parts.thinking = Thinking::Aside;
         metrics.register(Box::new(PlannerCollector::new(Arc::clone(&parts.board))));
         let board = Arc::clone(&parts.board);
@@ -216,8 +202,13 @@ impl Served {
         let app = App {
             inventory: Arc::clone(&hosts.inventory),
             vault: Arc::clone(&hosts.vault),
-            prober: Arc::clone(&hosts.prober),
-            connector: Arc::clone(&connected) as _,
+            prober: played
+                .and_then(|one| one.machines.as_ref())
+                .map_or_else(|| Arc::clone(&hosts.prober), |machines| Arc::clone(&machines.prober)),
+            connector: match played {
+                Some(one) => Arc::clone(&one.connector),
+                None => Arc::clone(&connected) as _,
+            },
             agents: Arc::clone(&switching.agents) as _,
             explain: Explain::new(Arc::clone(&parts.board), parts.journal.clone()),
             desk,
@@ -234,7 +225,67 @@ impl Served {
             clock,
         };
         let planning = Planning::new(parts, Arc::clone(&app.clock));
-        Ok(Self { opened, app, hosts, connected, switching, planning })
+        Ok(Self {
+            opened,
+            app,
+            hosts,
+            connected,
+            switching,
+            planning,
+            steady,
+            seed_example: false,
+            played: played.is_some(),
+        })
+    }
+
+    /// Serves until a signal or [`App::stop`], then stops in good order. `announce` is called once callers are let in.
+    pub(crate) async fn run(
+        self,
+        Entrance { address, tls }: Entrance,
+        announce: impl FnOnce(SocketAddr, &App),
+    ) -> anyhow::Result<()> {
+        let Self { opened, mut app, hosts, connected, switching, planning, steady, seed_example, played } =
+            self;
+        let stop = app.stop.clone();
+        let loops = tokio::spawn({
+            let (registry, inventory) = (Arc::clone(&app.registry), Arc::clone(&hosts.inventory));
+            let (desk, stop) = (Arc::clone(&app.desk), stop.clone());
+            let (leading, clock) = (switching.lead.subscribe(), Arc::clone(&app.clock));
+            async move {
+                tokio::join!(
+                    registry.run(stop.clone()),
+                    inventory.run(Arc::clone(&registry), stop.clone()),
+                    connected.run(stop.clone()),
+                    steady::watch(steady, stop.clone()),
+                    desk.news.run(stop.clone()),
+                    desk.history.run(leading, clock, stop)
+                );
+            }
+        });
+        let planners = tokio::spawn({
+            let (leading, stop) = (switching.lead.subscribe(), stop.clone());
+            async move { planning.run(leading, stop).await }
+        });
+        if seed_example {
+            app.example = Some(Example::register(&app.registry, app.clock.now()).await?);
+        }
+        let listener =
+            TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
+        announce(listener.local_addr()?, &app);
+        let signals = tokio::spawn(stop_on_signal(stop.clone()));
+        let router = routes::router(&app);
+        let router = if played { frame::telling_time(router, Arc::clone(&app.clock)) } else { router };
+        listen::serve(listener, tls, router, app.limits.header_timeout.as_std(), stop.clone()).await?;
+        stop.cancel();
+        let _ = planners.await;
+        switching.stop().await;
+        let _ = loops.await;
+        signals.abort();
+        drop(app);
+        drop(hosts);
+        opened.store.close().await.context("the store could not be closed cleanly")?;
+        tracing::info!("stopped");
+        Ok(())
     }
 }
 

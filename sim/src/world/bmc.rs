@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use muster_model::{
-    Clock as _, Duration,
+    Clock as _, Duration, Known,
     power::{
         Abilities, Accepted, Bmc, BootOverride, BootProgress, DriverKind, Endpoint, Fault, Health, Identity,
-        Order, Power, PowerAction, PowerError, PowerState, Reading, Sensors,
+        Order, Power, PowerAction, PowerError, PowerState, Reading, Sensors, Temperature,
     },
 };
 
@@ -157,6 +157,7 @@ impl Power for Driver {
                 read: true,
                 boot: true,
                 identify: true,
+                sensors: self.world.state().metered,
                 ..Abilities::actions([On, GracefulOff, ForceOff, Cycle])
             },
         }
@@ -234,7 +235,24 @@ impl Power for Driver {
     }
 
     async fn sensors(&self, bmc: &Bmc) -> Result<Sensors, PowerError> {
-        Err(PowerError::new(bmc, Fault::unsupported("sensors", self.kind)))
+        if !self.world.state().metered {
+            return Err(PowerError::new(bmc, Fault::unsupported("sensors", self.kind)));
+        }
+        let machine = self.travel(bmc).await?;
+        let at = self.clock.now();
+        let milliwatts = self.world.drawn(&machine);
+        // Air that comes in at 22 degrees and gets warmer with what is drawn.
+        let inlet = Temperature {
+            name: "Inlet".into(),
+            millicelsius: 22_000 + milliwatts / 200,
+            warning_at: None,
+            critical_at: None,
+        };
+        Ok(Sensors {
+            milliwatts: Known::Value { value: milliwatts, at },
+            temperatures: vec![inlet],
+            health: Health::Ok,
+        })
     }
 
     async fn identify(&self, bmc: &Bmc) -> Result<Identity, PowerError> {

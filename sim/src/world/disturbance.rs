@@ -237,7 +237,7 @@ impl State {
         self.machines.values().filter(here).map(|machine| machine.build.name.clone()).collect()
     }
 
-    fn press(&mut self, machine: &str, on: bool) {
+    pub(super) fn press(&mut self, machine: &str, on: bool) {
         self.judge.not_ours(machine, self.now);
         self.switch(machine, on);
     }

@@ -198,15 +198,26 @@ impl World {
         self.line.advance(to);
     }
 
-    /// Follows real time, `factor` times as fast, until `stop`.
+    /// Follows real time, `speed` times as fast, until `stop`.
+    ///
+    /// Time never jumps: on a machine that is too busy to keep up the world goes slower, so that nobody in it
+    /// misses a deadline because of that.
     #[allow(clippy::disallowed_methods, reason = "this is the rim where real time comes in")]
-    pub async fn live(&self, factor: u32, stop: CancellationToken) {
+    pub async fn live(&self, speed: f64, stop: CancellationToken) {
         /// Often enough that a person sees no steps.
-        const FRAME: std::time::Duration = std::time::Duration::from_millis(5);
-        let (began, base) = (std::time::Instant::now(), self.now());
+        const FRAME: std::time::Duration = std::time::Duration::from_millis(10);
+        /// What is made up for at once, of a frame that came late.
+        const LATEST: std::time::Duration = std::time::Duration::from_millis(50);
+        let mut last = std::time::Instant::now();
+        let mut rest = std::time::Duration::ZERO;
         while !stop.is_cancelled() {
-            let passed = Duration::from(began.elapsed());
-            self.advance(base.saturating_add(Duration::from_millis(passed.millis() * u64::from(factor))));
+            let now = std::time::Instant::now();
+            let passed = rest + now.duration_since(last).min(LATEST).mul_f64(speed);
+            last = now;
+            let whole = Duration::from(passed);
+            // What is less than a millisecond counts with the next frame.
+            rest = passed.saturating_sub(whole.as_std());
+            self.advance(self.now().saturating_add(whole));
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
@@ -256,10 +267,81 @@ impl World {
         self.state().trace.lines().map(str::to_owned).collect()
     }
 
+    /// The lines of the trace after the first `seen` ones, as far as they are kept, and how many there are by now.
+    pub fn lines_after(&self, seen: u64) -> (u64, Vec<String>) {
+        let state = self.state();
+        let count = state.trace.count();
+        let fresh = usize::try_from(count.saturating_sub(seen)).unwrap_or(usize::MAX);
+        let kept = state.trace.lines().count();
+        (count, state.trace.lines().skip(kept.saturating_sub(fresh)).map(str::to_owned).collect())
+    }
+
+    /// The nodes that pods of a workload run on, each once.
+    pub fn nodes_of(&self, workload: &str) -> Vec<String> {
+        let state = self.state();
+        let pods = state.pods.values().filter(|pod| pod.workload == workload && pod.deleted.is_none());
+        let nodes: std::collections::BTreeSet<String> = pods.filter_map(|pod| pod.node.clone()).collect();
+        nodes.into_iter().collect()
+    }
+
+    /// Lets BMCs measure what their machines draw.
+    pub fn measure_watts(&self) {
+        self.state().metered = true;
+    }
+
+    /// What a machine draws, in milliwatts: a third of its most when idle, and more with what its pods ask for.
+    pub fn drawn(&self, machine: &str) -> i64 {
+        let state = self.state();
+        let Some(one) = state.machines.get(machine).filter(|one| one.on) else { return 0 };
+        let asked: i64 = state
+            .pods_on(machine)
+            .filter(|(_, pod)| pod.is_live())
+            .filter_map(|(_, pod)| state.workloads.get(&pod.workload))
+            .map(|workload| workload.milli_cpu)
+            .sum();
+        let most = i64::from(one.build.max_watts) * 1000;
+        let busy = (most - most / 3) * asked.min(one.build.milli_cpu) / one.build.milli_cpu.max(1);
+        // Fans and supplies: a percent up or down that changes from minute to minute.
+        let wobble = i64::try_from((state.now / 60_000 + u64::from(one.boots)) % 5).unwrap_or(0) - 2;
+        let drawn = most / 3 + busy;
+        drawn + drawn * wobble / 200
+    }
+
+    /// How often a machine was given power.
+    pub fn boots(&self, machine: &str) -> u32 {
+        self.state().machines.get(machine).map_or(0, |one| one.boots)
+    }
+
+    /// Gives or takes a machine's power from outside, at once, as a hand on its button does.
+    pub fn press(&self, machine: &str, on: bool) {
+        let mut state = self.state();
+        let now = self.line.now().millis();
+        state.advance(now);
+        state.press(machine, on);
+    }
+
+    /// Names of the pods of a workload that have not been told to go.
+    pub fn pods_of(&self, workload: &str) -> Vec<String> {
+        let state = self.state();
+        let mine = state.pods.iter().filter(|(_, pod)| pod.workload == workload && pod.deleted.is_none());
+        mine.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// How much there is of the cluster that nodes and pods make up.
+    pub fn objects(&self) -> usize {
+        let state = self.state();
+        state.nodes.len() + state.pods.len() + state.workloads.len()
+    }
+
     /// The trace's digest and number of lines.
     pub fn digest(&self) -> (u64, u64) {
         let state = self.state();
         (state.trace.digest(), state.trace.count())
+    }
+
+    /// Lets the judge go: it sees only what processes do whose way to the store it watches.
+    pub fn dismiss_judge(&self) {
+        self.state().judge.dismissed = true;
     }
 
     pub fn violations(&self) -> Vec<Violation> {

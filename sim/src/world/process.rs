@@ -46,15 +46,22 @@ pub struct Manner {
     pub failpoints: Failpoints,
     /// Multiplies the times of the leader's lease: a lease that is renewed every ten seconds costs a tenth.
     pub lease_factor: u64,
+    /// How long a planner waits after the first news for more of it.
+    pub debounce: Duration,
 }
 
 impl Default for Manner {
     fn default() -> Self {
-        Self { attention: Attention::Full, failpoints: Failpoints::default(), lease_factor: 1 }
+        Self {
+            attention: Attention::Full,
+            failpoints: Failpoints::default(),
+            lease_factor: 1,
+            debounce: DEBOUNCE,
+        }
     }
 }
 
-/// The planner waits this long after the first news for more of it.
+/// As in production.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 /// Even a process that only follows news looks this often.
 const LOOK: Duration = Duration::from_mins(5);
@@ -180,6 +187,7 @@ impl Process {
                 clock: Arc::clone(&clock),
                 bell: Arc::clone(&bell),
                 attention: manner.attention,
+                debounce: manner.debounce,
             };
             tasks.push(Box::pin(planning.run(leading)));
             let (link, clock) = (Arc::clone(&link), Arc::clone(&clock));
@@ -239,6 +247,7 @@ struct Planning {
     clock: Arc<ProcessClock>,
     bell: Arc<Notify>,
     attention: Attention,
+    debounce: Duration,
 }
 
 impl Planning {
@@ -289,7 +298,7 @@ impl Planning {
                     planner.nudge("leader");
                 }
             }
-            self.clock.sleep(DEBOUNCE).await;
+            self.clock.sleep(self.debounce).await;
         }
     }
 }

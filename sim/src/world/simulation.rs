@@ -155,6 +155,11 @@ impl Simulation {
         Ok(number)
     }
 
+    /// Lets a task run beside those of a process, and end with it.
+    pub fn attend(&mut self, number: usize, task: Task) {
+        self.spawn(Some(number), task);
+    }
+
     fn spawn(&mut self, process: Option<usize>, task: Task) -> u64 {
         self.count += 1;
         let woken =

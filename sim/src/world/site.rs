@@ -69,6 +69,8 @@ pub struct HostSetting {
     pub wires: Wires,
     pub labels: Vec<(String, String)>,
     pub boot_profile: Option<String>,
+    /// The whole record, where what follows from the machine would not do.
+    pub record: Option<BareMetalNodeSpec>,
 }
 
 impl HostSetting {
@@ -79,11 +81,15 @@ impl HostSetting {
             wires: Wires::default(),
             labels: Vec::new(),
             boot_profile: None,
+            record: None,
         }
     }
 
     /// The record of the host.
     pub fn spec(&self) -> BareMetalNodeSpec {
+        if let Some(record) = &self.record {
+            return record.clone();
+        }
         let machine = &self.machine;
         let interface = match self.wires {
             Wires::Redfish | Wires::Both => PowerInterface::Redfish,

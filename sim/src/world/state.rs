@@ -100,6 +100,8 @@ pub(super) struct State {
     /// What watchers see while the API server is silent.
     pub frozen: Option<(u64, ClusterView)>,
     pub scheduling: bool,
+    /// Whether BMCs measure watts.
+    pub metered: bool,
     /// Values of metrics, and since when.
     pub signals: BTreeMap<String, (i64, u64)>,
     /// Nodes that may not be drained: Muster runs there.
@@ -134,6 +136,7 @@ impl State {
             objects: None,
             frozen: None,
             scheduling: false,
+            metered: false,
             signals: BTreeMap::new(),
             protected: std::collections::BTreeSet::new(),
             wishes: Vec::new(),

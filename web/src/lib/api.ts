@@ -1,5 +1,7 @@
 // Calls to our own origin. Every failure becomes a Problem that can be shown to a person.
 
+import { time } from './time.ts';
+
 export class Problem extends Error {
   readonly status: number;
   readonly code: string;
@@ -68,6 +70,7 @@ export async function call<T>(path: string, options: Options = {}): Promise<Answ
     if (options.signal?.aborted) throw cause;
     throw new Problem(0, 'UNREACHABLE', 'The server does not answer. What is shown is the last that was known.');
   }
+  time.note(response.headers.get('X-Muster-Time'));
   const text = await response.text();
   if (!response.ok) throw problem(response, text);
   let body: T;

@@ -3,6 +3,7 @@
 
 import { headers, identity } from './api.ts';
 import { judge, type Change } from './sequence.ts';
+import { time } from './time.ts';
 
 export type { Change };
 
@@ -14,7 +15,12 @@ const SILENT = 4_000;
 const UNSAFE = 30_000;
 
 class Live {
+  /** What time it is where the server lives: everything that it tells is dated by that. */
   now = $state(Date.now());
+  /** How many times faster than ours its clock runs. */
+  rate = $state(1);
+  /** Our own clock, by which silence is measured. */
+  here = $state(Date.now());
   heard = $state(0);
   connected = $state(false);
   /** Nobody is signed in: there is nothing to hear. */
@@ -26,7 +32,7 @@ class Live {
   #wait = 250;
 
   get age() {
-    return this.heard ? Math.max(0, this.now - this.heard) : Infinity;
+    return this.heard ? Math.max(0, this.here - this.heard) : Infinity;
   }
   get stale() {
     return !this.refused && this.heard > 0 && this.age > SILENT;
@@ -38,7 +44,9 @@ class Live {
   start() {
     this.heard = Date.now(); // Silence counts from the beginning.
     setInterval(() => {
-      this.now = Date.now();
+      this.here = Date.now();
+      this.now = time.now(this.here);
+      this.rate = time.rate;
       if (this.stale) this.connected = false;
     }, 500);
     addEventListener('online', () => this.#again(0));

@@ -13,6 +13,8 @@ export class Resource<T> {
   #abort: AbortController | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #last = 0;
+  /** Something changed while it was being read. */
+  #again = false;
 
   constructor(path: string, read: (path: string, signal: AbortSignal) => Promise<T> = (from, signal) => get<T>(from, signal)) {
     this.#path = path;
@@ -42,10 +44,19 @@ export class Resource<T> {
       this.problem = cause instanceof Problem ? cause : new Problem(0, 'ERROR', String(cause));
     }
     this.loading = false;
+    if (this.#again) this.soon();
   }
 
-  /** Reads again soon, however many changes come in until then: at most twice a second. */
+  /**
+   * Reads again soon, however many changes come in until then: at most twice a second. A read that is under way is waited
+   * for: where changes come faster than answers, giving it up for the next one would never end.
+   */
   soon() {
+    if (this.loading) {
+      this.#again = true;
+      return;
+    }
+    this.#again = false;
     if (this.#timer) return;
     const wait = Math.max(50, 500 - (Date.now() - this.#last));
     this.#timer = setTimeout(() => {
