@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     agents::{Desk, Heard},
-    inventory,
+    election, inventory,
     reads::Reads,
 };
 use crate::config::Settings;
@@ -108,6 +108,7 @@ pub(super) fn start(
     connections: Arc<dyn Connections>,
     clock: &Arc<dyn Clock>,
     holder: String,
+    by: election::By,
 ) -> anyhow::Result<Running> {
     let store = Arc::clone(registry.store());
     let time_factor: u32 = settings.parsed("hosts.time-factor").context("hosts.time-factor is no number")?;
@@ -161,19 +162,7 @@ pub(super) fn start(
         renew_every: config.retry,
         failpoints: Failpoints::hanging_at(failpoint()),
     }));
-    let may_lead: bool = settings.parsed("lead").context("lead is neither true nor false")?;
-    let election = tokio::spawn({
-        let (lead, resign) = (Arc::clone(&lead), resign.clone());
-        async move {
-            if !may_lead {
-                tracing::info!("this process serves the API only and never leads");
-                return;
-            }
-            if let Err(error) = lead::run(store, config, lead, resign).await {
-                tracing::warn!(%error, "the election ended with an error");
-            }
-        }
-    });
+    let election = tokio::spawn(election::run(by, store, config, Arc::clone(&lead), resign.clone()));
     let tasks = vec![
         tokio::spawn({
             let stop = stop.clone();
