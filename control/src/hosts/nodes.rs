@@ -203,7 +203,8 @@ pub(super) fn evictable<'i>(index: &'i Indexed, node: &str, now: Timestamp) -> V
 
 /// The pods on a node as the lifecycle wants them.
 pub(super) fn pods_seen(index: &Indexed, node: &str, blocked_by: Option<&str>, now: Timestamp) -> PodsView {
-    let mut seen = PodsView::default();
+    let guarded = index.view.guarded.get(node).map(ToString::to_string);
+    let mut seen = PodsView { guarded, ..PodsView::default() };
     for pod in index.pods_on(node) {
         match fate(pod, now) {
             Fate::Terminal | Fate::Daemon | Fate::Mirror => {}
