@@ -476,7 +476,13 @@ pub(crate) fn has_taint(node: &Value, key: &str) -> bool {
 
 impl Drop for Story {
     fn drop(&mut self) {
-        // Before its servers: it should not see them vanish. The control plane goes on for the others.
+        // Before its servers: it should not see them vanish. The control plane goes on for the others, to whom nodes that
+        // nobody plays any more would look like an outage.
         self.muster = None;
+        let nodes: Vec<String> = (1..=self.bmcs().len()).map(|n| format!("{}-{n}", self.name)).collect();
+        let mut command = vec!["delete", "node", "--ignore-not-found", "--wait=false"];
+        command.extend(nodes.iter().map(String::as_str));
+        // A control plane that is gone already needs no tidying.
+        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.cluster.kubectl(&command, "")));
     }
 }
