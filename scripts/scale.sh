@@ -1,31 +1,38 @@
 #!/usr/bin/env bash
 # Muster beside a large cluster: NODES (1000) kwok nodes and PODS (3000) pods on a real control plane. Prints memory, how late
 # a change is seen, and how long after the last of a burst of BURST (500) pending pods there is a plan for all of them.
-# MUSTER is the binary (target/release/muster, which is built when it is missing).
+# MUSTER is the binary (target/release/muster, which is built when it is missing). Ends with 1 when a bar is missed.
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$root" || exit 1
 nodes=${NODES:-1000} pods=${PODS:-3000} burst=${BURST:-500} probes=${PROBES:-100}
 muster=${MUSTER:-$root/target/release/muster}
-apt_ready; need jq jq; need curl curl; need openssl openssl
+bar_memory=200 bar_lag=1000 bar_plan=1000 # MB, ms, ms
+apt_ready; need jq jq; need curl curl; need openssl openssl; need python3 python3
 bin=$(scripts/peers/build.sh etcd kubectl kube-apiserver kube-controller-manager kube-scheduler kwok) || exit 1
 [ -x "$muster" ] || cargo build --release --locked -p muster || exit 1
 
+# Everything that is started here ends with this script, however it ends: each part holds an end of a pipe.
 dir=$(mktemp -d)
-coproc CLUSTER { KWOK=yes scripts/cluster/cluster.sh run "$dir/cluster" 2>"$dir/cluster.log"; }
-cluster_pid=$CLUSTER_PID
-server_pid=
+coproc CLUSTER { exec env KWOK=yes scripts/cluster/cluster.sh run "$dir/cluster" 2>"$dir/cluster.log"; }
+cluster_pid=$CLUSTER_PID cluster_in=${CLUSTER[1]} server_in= watcher=
 finish() {
-  [ -n "$server_pid" ] && kill "$server_pid" 2>/dev/null && wait "$server_pid" 2>/dev/null
-  eval "exec ${CLUSTER[1]}>&-" 2>/dev/null
+  trap '' INT TERM HUP
+  [ -n "$watcher" ] && kill "$watcher" 2>/dev/null
+  [ -n "$server_in" ] && exec {server_in}>&-
+  exec {cluster_in}>&-
   wait "$cluster_pid" 2>/dev/null
   rm -rf "$dir"
 }
 trap finish EXIT
+trap 'exit 130' INT TERM HUP
 read -r said <&"${CLUSTER[0]}"; [ "$said" = ready ] || { cat "$dir/cluster.log"; exit 1; }
 k() { "$bin/kubectl" --kubeconfig "$dir/cluster/admin.kubeconfig" "$@"; }
 now() { date +%s%3N; }
 until_true() { local end=$(($(date +%s) + $1)); shift; until "$@"; do [ "$(date +%s)" -lt "$end" ] || return 1; sleep 0.2; done; }
+missed=0
+# bar NAME FOUND BAR UNIT
+bar() { if [ "$2" -le "$3" ]; then echo "  bar: $1 <= $3 $4, kept"; else echo "  bar: $1 <= $3 $4, MISSED"; missed=1; fi; }
 
 echo "$nodes nodes and $pods pods"
 for ((i = 0; i < nodes; i++)); do
@@ -38,7 +45,8 @@ for ((i = 0; i < 10; i++)); do workload "load$i" $((pods / 10)) 100m 'type: kwok
 running() { [ "$(k get replicasets -o json | jq '[.items[].status.readyReplicas // 0] | add')" -ge "$pods" ]; }
 until_true 900 running || { echo "the pods do not run"; exit 1; }
 
-"$muster" serve --listen 127.0.0.1:0 --data-dir "$dir/data" --set log.format=text >"$dir/out" 2>"$dir/server.log" & server_pid=$!
+exec {server_in}> >(exec "$muster" serve --until-input-ends --listen 127.0.0.1:0 --data-dir "$dir/data" --set log.format=text >"$dir/out" 2>"$dir/server.log")
+server_pid=$!
 until_true 60 grep -q 'muster serves on' "$dir/out" || { cat "$dir/server.log"; exit 1; }
 url=$(sed -n 's/^muster serves on //p' "$dir/out")
 export MUSTER_SERVER=$url HOME=$dir
@@ -49,7 +57,7 @@ m create cluster scale --platform gcp --kubeconfig "$dir/cluster/admin.kubeconfi
 id=$(api '/api/v1/clusters?name=scale' | jq -r '.clusters[0].id')
 connected() { [ "$(api "/api/v1/clusters/$id/connection" | jq -r .status.state)" = Connected ]; }
 until_true 120 connected || { echo "not connected"; exit 1; }
-echo "in sync after                $(($(now) - began)) ms, $(api "/api/v1/clusters/$id/connection" | jq .status.objects) objects"
+echo "in sync after                  $(($(now) - began)) ms, $(api "/api/v1/clusters/$id/connection" | jq .status.objects) objects"
 m create pool burst --cluster scale --platform gcp --machine-type n1-standard-16 --min 0 --max 200 >/dev/null || exit 1
 # The burst is planned at once, not after the pool's usual delay.
 m patch pool scale/burst --patch '{"spec":{"autoscaling":{"scaleUpDelay":"0s"}}}' >/dev/null || exit 1
@@ -61,15 +69,30 @@ for ((i = 0; i < probes; i++)); do
   at=$(now)
   until api "/api/v1/explain/pod/default/probe$i" | jq -e '.answer.cause.code // "Unknown" | . != "Unknown"' >/dev/null; do :; done
   echo $(($(now) - at))
-done | sort -n | awk '{ a[NR] = $1 } END { printf "a pod is explained after       p50 %d ms, p99 %d ms of %d\n", a[int(NR * 0.5 + 0.5)], a[int(NR * 0.99 + 0.5)], NR }'
+done | sort -n >"$dir/lags"
+read -r p50 p99 < <(awk '{ a[NR] = $1 } END { print a[int(NR * 0.5 + 0.5)], a[int(NR * 0.99 + 0.5)] }' "$dir/lags")
+echo "a pod is explained after       p50 $p50 ms, p99 $p99 ms of $probes"
+bar "p99 of that" "$p99" $bar_lag ms
 
-# A burst of pods that only the pool can hold.
+# A burst of pods that only the pool can hold. Another watcher says when the last of them was there.
+k get pods -l app=burst -o name --watch-only 2>/dev/null > >(exec python3 -u -c '
+import sys, time
+seen = set()
+for line in sys.stdin:
+    if line not in seen:
+        seen.add(line)
+        print(int(time.time() * 1000), flush=True)' >"$dir/seen") & watcher=$!
+sleep 2
+placed() { api '/api/v1/decisions?limit=1' | jq '.decisions[0].placed // 0'; }
 workload burst "$burst" 1 'nodepool: burst' | k create -f - >/dev/null
-made() { [ "$(k get pods -l app=burst -o name | wc -l)" -ge "$burst" ]; }
-until_true 300 made || exit 1
-planned() { [ "$(api '/api/v1/decisions?limit=1' | jq '.decisions[0].placed // 0')" -ge "$burst" ]; }
-until_true 120 planned || { echo "no plan for the burst"; exit 1; }
-last=$(k get events -n default --field-selector reason=SuccessfulCreate -o json | jq -r '[.items[] | (.series.lastObservedTime // .lastTimestamp // .eventTime // empty)] | max')
-at=$(api '/api/v1/decisions?limit=1' | jq -r '.decisions[0].at')
-echo "plan for $burst pods at         $at; the last pod was made about $last (whole seconds)"
-awk '/VmHWM/ { high = $2 / 1024 } /VmRSS/ { now = $2 / 1024 } END { printf "memory                       %d MB now, %d MB at most\n", now, high }' "/proc/$server_pid/status"
+end=$(($(date +%s) + 300))
+until [ "$(placed)" -ge "$burst" ]; do [ "$(date +%s)" -lt "$end" ] || { echo "no plan for the burst"; tail -n 20 "$dir/server.log"; exit 1; }; done
+planned=$(now)
+until_true 60 eval '[ "$(wc -l <"$dir/seen")" -ge "$burst" ]' || { echo "the burst was not made"; exit 1; }
+first=$(head -n 1 "$dir/seen") last=$(sed -n "${burst}p" "$dir/seen")
+echo "a burst of $burst pods           made within $((last - first)) ms; the plan for all of them is there $((planned - last)) ms after the last"
+bar "the plan after the last pod" $((planned - last)) $bar_plan ms
+read -r rss high < <(awk '/VmHWM/ { high = $2 / 1024 } /VmRSS/ { now = $2 / 1024 } END { printf "%d %d\n", now, high }' "/proc/$server_pid/status")
+echo "memory                         $rss MB now, $high MB at most"
+bar "memory at most" "$high" $bar_memory MB
+exit $missed

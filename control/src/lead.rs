@@ -3,6 +3,12 @@
 //! One task renews the lease ([`run`]); everything else asks the [`Lead`] cell right before each effect. The
 //! cell runs out by itself: a task that hangs cannot prolong a leadership by not saying anything. The store has
 //! the last word.
+//!
+//! Where a Kubernetes `Lease` elects ([`run_elected`]) it only says who may take the store's lease and raise the epoch.
+//! Whoever has it keeps it while the API server is silent, because silence elects nobody. One who was elected and
+//! finds the store's lease taken claims it in the store; a leader that cannot ask the API server and sees the
+//! claim lays its leadership down, and one that can ask has seen by itself that another was elected. In both cases the
+//! lease runs out before the next one takes it, so that calls under way are over by then.
 
 use std::{
     pin::pin,
@@ -12,8 +18,8 @@ use std::{
 use futures::future::{Either, select};
 use muster_model::{
     Clock, Duration,
-    lease::{Candidate, LeaseConfig},
-    store::{Fence, Store, StoreError},
+    lease::{Candidate, LeaseConfig, Permit, Standing},
+    store::{Fence, Revision, Store, StoreError, Txn},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -94,6 +100,9 @@ impl Lead {
     }
 }
 
+/// What another election says, as it changes.
+pub type Permits = tokio::sync::watch::Receiver<Permit>;
+
 /// Takes and renews the lease until `stop`, then gives it up so that the next one need not wait.
 pub async fn run(
     store: Arc<dyn Store>,
@@ -101,26 +110,50 @@ pub async fn run(
     lead: Arc<Lead>,
     stop: CancellationToken,
 ) -> Result<(), StoreError> {
+    contest(store, config, lead, None, stop).await
+}
+
+/// The same for a process that takes the lease only while `permits` says so.
+pub async fn run_elected(
+    store: Arc<dyn Store>,
+    config: LeaseConfig,
+    lead: Arc<Lead>,
+    permits: Permits,
+    stop: CancellationToken,
+) -> Result<(), StoreError> {
+    contest(store, config, lead, Some(permits), stop).await
+}
+
+async fn contest(
+    store: Arc<dyn Store>,
+    config: LeaseConfig,
+    lead: Arc<Lead>,
+    permits: Option<Permits>,
+    stop: CancellationToken,
+) -> Result<(), StoreError> {
     let clock = Arc::clone(&lead.clock);
     let (retry, patience) = (config.retry, config.renew_deadline);
-    let mut candidate = Candidate::new(store, Arc::clone(&clock), config)?;
+    let mut contender = Contender::new(store, Arc::clone(&clock), config)?;
     loop {
+        let permit = permits.as_ref().map_or(Permit::Granted, |permits| *permits.borrow());
         let limit = lead.now().map_or(patience, |tenure| tenure.left);
         let failed = {
-            let round = pin!(candidate.step());
+            let round = pin!(contender.round(permit));
             let patience = pin!(clock.sleep(limit));
             match select(round, patience).await {
                 Either::Left((Err(error), _)) => Some(error.to_string()),
-                Either::Left((Ok(_), _)) => None,
+                Either::Left((Ok(()), _)) => None,
                 Either::Right(((), _)) => Some("the store did not answer in time".to_owned()),
             }
         };
         let was = lead.subscribe().borrow().is_some();
+        let candidate = &contender.candidate;
         lead.set(candidate.leading().zip(candidate.leads_until()));
         match (was, lead.now(), failed) {
             (false, Some(tenure), _) => tracing::info!(epoch = tenure.fence.epoch.0, "this process leads"),
             (true, None, why) => {
-                tracing::warn!(why = why.unwrap_or_default(), "this process no longer leads");
+                let why = why.unwrap_or_else(|| contender.laid_down.unwrap_or_default().to_owned());
+                tracing::warn!(why, "this process no longer leads");
             }
             (_, _, Some(why)) => tracing::warn!(why, "a round of the election failed; it is tried again"),
             (_, _, None) => {}
@@ -132,5 +165,68 @@ pub async fn run(
         }
     }
     lead.set(None);
-    candidate.release().await
+    contender.candidate.release().await
+}
+
+/// Older than every claim.
+const NO_CLAIM: Revision = Revision(0);
+
+/// A candidate for the store's lease that heeds another election.
+#[derive(Debug)]
+struct Contender {
+    candidate: Candidate,
+    store: Arc<dyn Store>,
+    holder: String,
+    claim_key: String,
+    /// How old the claim was when nobody could be asked for the first time; `None` before that.
+    claim: Option<Revision>,
+    /// Why leadership was laid down, if it was.
+    laid_down: Option<&'static str>,
+}
+
+impl Contender {
+    fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, config: LeaseConfig) -> Result<Self, StoreError> {
+        let (holder, claim_key) = (config.holder.clone(), config.claim_key());
+        let candidate = Candidate::new(Arc::clone(&store), clock, config)?;
+        Ok(Self { candidate, store, holder, claim_key, claim: None, laid_down: None })
+    }
+
+    async fn round(&mut self, permit: Permit) -> Result<(), StoreError> {
+        let leads = self.candidate.leading().is_some();
+        match permit {
+            Permit::Granted => {
+                (self.claim, self.laid_down) = (None, None);
+                if let Standing::Following { leader: Some(_) } = self.candidate.step().await? {
+                    let claim = Txn::new().put(&self.claim_key, self.holder.clone());
+                    let _ = self.store.commit(claim).await?; // nothing is compared, so it is not refused
+                }
+            }
+            Permit::Refused => self.lay_down("the Lease elects another process").await?,
+            Permit::Unknown if !leads => drop(self.candidate.look().await?),
+            Permit::Unknown => {
+                if self.is_claimed().await? {
+                    self.lay_down("another process was elected while the API server could not be asked")
+                        .await?;
+                } else {
+                    self.candidate.step().await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn lay_down(&mut self, why: &'static str) -> Result<(), StoreError> {
+        if self.candidate.leading().is_some() {
+            self.laid_down = Some(why);
+        }
+        self.candidate.lay_down();
+        self.candidate.look().await.map(drop)
+    }
+
+    /// Whether somebody has claimed the lease since nobody could be asked. What was written before that may be the
+    /// word of a process that is gone.
+    async fn is_claimed(&mut self) -> Result<bool, StoreError> {
+        let now = self.store.get(&self.claim_key).await?.map_or(NO_CLAIM, |entry| entry.modified);
+        Ok(*self.claim.get_or_insert(now) != now)
+    }
 }

@@ -148,11 +148,35 @@ impl TestCluster {
     /// # Panics
     /// When it does not come back.
     pub fn restart(&self, component: &str) {
+        self.restart_with(component, &[]);
+    }
+
+    /// The same with these flags on top, which stay for later restarts.
+    ///
+    /// # Panics
+    /// When it does not come back.
+    pub fn restart_with(&self, component: &str, flags: &[&str]) {
+        self.script("restart", &[&[component], flags].concat());
+    }
+
+    /// Makes etcd forget everything but the present. An API server that is started after this answers 410 to whoever
+    /// goes on from before it.
+    ///
+    /// # Panics
+    /// When etcd cannot be reached.
+    pub fn forget(&self) {
+        self.script("forget", &[]);
+    }
+
+    fn script(&self, verb: &str, arguments: &[&str]) {
         let status = Command::new(script())
-            .args(["restart".as_ref(), self.directory.as_os_str(), component.as_ref()])
+            .arg(verb)
+            .arg(&self.directory)
+            .args(arguments)
             .stdin(Stdio::null())
+            .stdout(Stdio::null())
             .status();
-        assert!(status.is_ok_and(|status| status.success()), "{component} does not come back");
+        assert!(status.is_ok_and(|status| status.success()), "cluster.sh {verb} {arguments:?} failed");
     }
 }
 

@@ -49,7 +49,7 @@ impl Actor<'_> {
         if takes_away(action)
             && let Some(why) = self.guard.refuses(&self.shared.lock().state, node)
         {
-            return Err(ActError::Protected { what: format!("node {node}"), why });
+            return Err(ActError::Protected { what: format!("node {node}"), why: why.to_string() });
         }
         let what = format!("{} node {node}", action.verb());
         match action {

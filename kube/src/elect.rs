@@ -9,7 +9,7 @@
 use std::{pin::pin, sync::Arc};
 
 use futures::future::{Either, select};
-use muster_model::{Clock, Duration, Timestamp};
+use muster_model::{Clock, Duration, Timestamp, lease::Permit};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -133,25 +133,45 @@ impl Election {
         Ok(self.elected())
     }
 
-    /// Takes part until `stop`, and tells through `may_lead` whether this process is the one that may take the
+    /// Takes part until `stop`, and tells through `permit` whether this process is the one that may take the
     /// store's own lease. Gives the `Lease` back at the end.
-    pub async fn run(mut self, may_lead: watch::Sender<bool>, stop: CancellationToken) {
-        let publish = |now: bool| {
-            may_lead.send_if_modified(|before| std::mem::replace(before, now) != now);
+    pub async fn run(mut self, permit: watch::Sender<Permit>, stop: CancellationToken) {
+        let publish = |now: Permit| {
+            permit.send_if_modified(|before| std::mem::replace(before, now) != now);
         };
+        let mut silent = false;
         while !stop.is_cancelled() {
-            if let Err(error) = self.step().await {
-                tracing::warn!(lease = self.config.name, %error, "the election could not be held");
+            let round = self.step().await;
+            match (&round, silent) {
+                (Err(error), false) => {
+                    tracing::warn!(lease = self.config.name, %error, "the election by Lease cannot be held; it is tried again");
+                }
+                (Ok(_), true) => tracing::info!(lease = self.config.name, "the election by Lease goes on"),
+                _ => {}
             }
-            publish(self.leading());
+            silent = round.is_err();
+            publish(self.permit(round.as_ref().ok()));
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = self.clock.sleep(self.config.retry) => publish(self.leading()),
+                () = self.clock.sleep(self.config.retry) => {
+                    if !self.leading() {
+                        publish(self.permit(round.as_ref().ok()));
+                    }
+                }
             }
         }
-        publish(false);
+        publish(Permit::Unknown);
         if let Err(error) = self.release().await {
             tracing::warn!(lease = self.config.name, %error, "the lease could not be given back; it runs out");
+        }
+    }
+
+    /// What the last round means for the store's lease. Only another's name in the record is a refusal.
+    fn permit(&self, round: Option<&Elected>) -> Permit {
+        match round {
+            _ if self.leading() => Permit::Granted,
+            Some(Elected::Other(Some(_))) => Permit::Refused,
+            _ => Permit::Unknown,
         }
     }
 

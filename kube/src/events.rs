@@ -10,7 +10,7 @@ use std::{
 };
 
 use muster_model::{
-    Duration, Timestamp,
+    API_GROUP, API_VERSION, Duration, Timestamp,
     observe::{About, Note},
 };
 use serde_json::{Value, json};
@@ -20,6 +20,8 @@ use crate::client::{Call, Client};
 
 /// Who we are in events.
 const CONTROLLER: &str = "muster.dev/muster";
+/// Where events on objects go that have no namespace, or are not in this cluster.
+const ELSEWHERE: &str = "default";
 /// The API's own limit on a note, in bytes.
 const LONGEST_NOTE: usize = 1024;
 
@@ -124,7 +126,7 @@ impl Events {
         moment: Duration,
         now: Timestamp,
     ) -> Result<(), crate::KubeError> {
-        let (namespace, regarding) = regarding(&note.about);
+        let (namespace, regarding) = self.regarding(&note.about).await;
         let name = format!("{}.{:x}", regarding["name"].as_str().unwrap_or_default(), now.millis());
         let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
         let body = json!({
@@ -140,6 +142,38 @@ impl Events {
         let path = format!("{path}/{}", made["metadata"]["name"].as_str().unwrap_or_default());
         self.book().written.insert(*key, Written { path, count: 1, at: moment });
         Ok(())
+    }
+
+    /// Where the event goes, and what it is about.
+    async fn regarding(&self, about: &About) -> (String, Value) {
+        match about {
+            About::Pod { key, uid } => (
+                key.namespace.to_string(),
+                json!({"apiVersion": "v1", "kind": "Pod", "namespace": &*key.namespace, "name": &*key.name, "uid": uid}),
+            ),
+            // Objects without a namespace have their events in `default`. A node's are found by its name: the
+            // kubelet and kubectl use that as the uid.
+            About::Node { name, .. } => {
+                (ELSEWHERE.to_owned(), json!({"apiVersion": "v1", "kind": "Node", "name": name, "uid": name}))
+            }
+            About::Pool { project, cluster, pool } => self.pool(project, &format!("{cluster}.{pool}")).await,
+        }
+    }
+
+    /// A pool's object, if this cluster has it: `kubectl describe` then shows the event. Without one the event says
+    /// which pool it is about all the same, and is found by that name.
+    async fn pool(&self, project: &str, name: &str) -> (String, Value) {
+        let path = format!("/apis/{API_GROUP}/{API_VERSION}/namespaces/{project}/nodepools/{name}");
+        let found = self.client.call::<Value>("look for a pool's object", Call::get(&path)).await;
+        let uid = found.ok().and_then(|object| object["metadata"]["uid"].as_str().map(str::to_owned));
+        let namespace = if uid.is_some() { project } else { ELSEWHERE };
+        let version = format!("{API_GROUP}/{API_VERSION}");
+        let mut about =
+            json!({"apiVersion": version, "kind": "NodePool", "namespace": namespace, "name": name});
+        if let Some(uid) = uid {
+            about["uid"] = uid.into();
+        }
+        (namespace.to_owned(), about)
     }
 
     fn book(&self) -> std::sync::MutexGuard<'_, Book> {
@@ -198,27 +232,13 @@ fn key(note: &Note) -> [u8; 32] {
     let (kind, id) = match &note.about {
         About::Pod { key, uid } => ("pod", format!("{key} {uid}")),
         About::Node { name, uid } => ("node", format!("{name} {uid}")),
+        About::Pool { project, cluster, pool } => ("pool", format!("{project} {cluster} {pool}")),
     };
     for part in [kind, &id, &note.reason, &note.message] {
         hash.update(part.as_bytes());
         hash.update([0]);
     }
     hash.finalize().into()
-}
-
-/// Where the event goes, and what it is about.
-fn regarding(about: &About) -> (String, Value) {
-    match about {
-        About::Pod { key, uid } => (
-            key.namespace.to_string(),
-            json!({"apiVersion": "v1", "kind": "Pod", "namespace": &*key.namespace, "name": &*key.name, "uid": uid}),
-        ),
-        // Objects without a namespace have their events in `default`. A node's are found by its name: the
-        // kubelet and kubectl use that as the uid.
-        About::Node { name, .. } => {
-            ("default".to_owned(), json!({"apiVersion": "v1", "kind": "Node", "name": name, "uid": name}))
-        }
-    }
 }
 
 /// The text with the end cut off, if it is too long for the API.

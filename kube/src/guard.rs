@@ -3,7 +3,7 @@
 //! Plans know these rules too. They are checked again here, at the last place before the API server, because
 //! the loop that asks may be the one that is wrong.
 
-use std::net::IpAddr;
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use muster_model::k8s::{Pod, PodKey};
 
@@ -63,38 +63,64 @@ impl Default for Guard {
 
 impl Guard {
     /// Why nothing may be taken from this node, if there is a reason.
-    pub(crate) fn refuses(&self, state: &State, node: &str) -> Option<String> {
-        let protected = self.nodes.iter().find(|rule| match &rule.which {
-            NodeIs::Named(name) => name == node,
-            NodeIs::At(address) => state.addresses.get(node).is_some_and(|all| all.contains(address)),
-            NodeIs::Running(pod) => {
-                let key = Key { namespace: pod.namespace.clone(), name: pod.name.clone() };
-                state.tables.pods.get(&key).is_some_and(|pod| is_on(pod, node))
+    pub(crate) fn refuses(&self, state: &State, node: &str) -> Option<Arc<str>> {
+        self.guarded(state).remove(node)
+    }
+
+    /// Every node from which nothing may be taken, and why.
+    pub(crate) fn guarded(&self, state: &State) -> BTreeMap<Arc<str>, Arc<str>> {
+        let mut guarded = BTreeMap::new();
+        for critical in &self.replicas {
+            let why: Arc<str> = format!("the last ready replica of {} runs there", critical.name).into();
+            for node in critical.last_nodes(state) {
+                guarded.insert(node, Arc::clone(&why));
             }
-        });
-        if let Some(rule) = protected {
-            return Some(rule.why.clone());
         }
-        let last = self.replicas.iter().find(|critical| {
-            let here = state.tables.pods.iter().any(|pod| critical.covers(pod) && is_on(pod, node));
-            here && !state.tables.pods.iter().any(|pod| {
-                critical.covers(pod) && !is_on(pod, node) && pod.spec.node_name.is_some() && is_ready(pod)
-            })
-        })?;
-        Some(format!("the last ready replica of {} runs there", last.name))
+        for rule in &self.nodes {
+            for node in rule.which.nodes(state) {
+                guarded.insert(node, rule.why.as_str().into());
+            }
+        }
+        guarded
+    }
+}
+
+impl NodeIs {
+    fn nodes(&self, state: &State) -> Vec<Arc<str>> {
+        match self {
+            Self::Named(name) => vec![name.as_str().into()],
+            Self::At(address) => {
+                let there = state.addresses.iter().filter(|(_, all)| all.contains(address));
+                there.map(|(node, _)| Arc::clone(node)).collect()
+            }
+            Self::Running(pod) => {
+                let key = Key { namespace: pod.namespace.clone(), name: pod.name.clone() };
+                let pod = state.tables.pods.get(&key);
+                pod.and_then(|pod| pod.spec.node_name.as_deref()).map(Arc::from).into_iter().collect()
+            }
+        }
     }
 }
 
 impl Critical {
+    /// The nodes that hold all of what is left: no pod that is ready runs elsewhere.
+    fn last_nodes(&self, state: &State) -> Vec<Arc<str>> {
+        let bound: Vec<(&Pod, &str)> = state
+            .tables
+            .pods
+            .iter()
+            .filter(|pod| self.covers(pod))
+            .filter_map(|pod| Some((pod, pod.spec.node_name.as_deref()?)))
+            .collect();
+        let elsewhere = |node: &str| bound.iter().any(|(pod, on)| *on != node && is_ready(pod));
+        bound.iter().map(|(_, node)| *node).filter(|node| !elsewhere(node)).map(Arc::from).collect()
+    }
+
     fn covers(&self, pod: &Pod) -> bool {
         *pod.metadata.namespace == *self.namespace
             && pod.metadata.labels.text(&self.label.0) == Some(&self.label.1)
             && !pod.is_finished()
     }
-}
-
-fn is_on(pod: &Pod, node: &str) -> bool {
-    pod.spec.node_name.as_deref() == Some(node)
 }
 
 fn is_ready(pod: &Pod) -> bool {

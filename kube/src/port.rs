@@ -80,7 +80,9 @@ impl KubeCluster {
 #[async_trait]
 impl ClusterPort for KubeCluster {
     fn view(&self) -> Result<ClusterView, NotSynced> {
-        self.shared.view()
+        let mut view = self.shared.view()?;
+        view.guarded = Arc::new(self.guard.guarded(&self.shared.lock().state));
+        Ok(view)
     }
 
     fn troubles(&self) -> Vec<Waiting> {

@@ -76,7 +76,8 @@ pub const RIGHTS: &[Right] = &[
     core("node.k8s.io", &["runtimeclasses"], WATCH, "what a pod needs beside its requests"),
     core("", &["nodes"], &["get", "list", "watch", "patch"], "cordon, label and taint nodes"),
     core("", &["pods/eviction"], &["create"], "drain nodes through disruption budgets"),
-    core("events.k8s.io", &["events"], &["create", "patch"], "say why, on pods and nodes"),
+    core("events.k8s.io", &["events"], &["create", "patch"], "say why, on pods, nodes and pools"),
+    core(muster_model::API_GROUP, &["nodepools"], &["get"], "find the object of a pool, to say why on it"),
     Right {
         part: Part::Core,
         scope: Scope::NodeLeases,

@@ -76,6 +76,22 @@ impl LeaseConfig {
     pub fn epoch_key(&self) -> String {
         format!("{LEASES}{}/epoch", self.name)
     }
+
+    /// Where one who was elected elsewhere and finds the lease taken says so, again in every round.
+    pub fn claim_key(&self) -> String {
+        format!("{LEASES}{}/claim", self.name)
+    }
+}
+
+/// Whether a candidate may take the lease, where something beside the store elects who may: a Kubernetes `Lease`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Permit {
+    /// It was elected, and knows that this still holds.
+    Granted,
+    /// Somebody else was.
+    Refused,
+    /// Nobody can be asked, or nobody is elected. This takes nothing away from who leads, and gives nothing.
+    Unknown,
 }
 
 /// What is stored at the record's key. Times are for people.
@@ -174,6 +190,17 @@ impl Candidate {
             seen => self.acquire(seen, sent).await?,
         }
         Ok(self.standing())
+    }
+
+    /// Looks without taking or renewing anything, so that the time which a silent leader has left is counted.
+    pub async fn look(&mut self) -> Result<Standing, StoreError> {
+        self.observe().await?;
+        Ok(self.standing())
+    }
+
+    /// Stops acting on the lease and leaves it to run out: what was begun on it ends before another begins.
+    pub fn lay_down(&mut self) {
+        self.held = None;
     }
 
     /// Rounds for ever, `retry` apart, none longer than the renew deadline; `changed` hears of every change

@@ -43,6 +43,8 @@ pub struct ClusterView {
     pub renewed: Arc<BTreeMap<Arc<str>, Timestamp>>,
     /// Objects that could not be read and are missing above.
     pub set_aside: Arc<[SetAside]>,
+    /// Nodes from which [`ClusterPort::act`] takes nothing away, and why: `Muster itself runs there`.
+    pub guarded: Arc<BTreeMap<Arc<str>, Arc<str>>>,
 }
 
 /// An object that could not be read.
@@ -189,6 +191,18 @@ pub struct Note {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum About {
-    Pod { key: PodKey, uid: String },
-    Node { name: String, uid: String },
+    Pod {
+        key: PodKey,
+        uid: String,
+    },
+    Node {
+        name: String,
+        uid: String,
+    },
+    /// A pool of this cluster. Whether the cluster knows it as an object is for the implementation to find out.
+    Pool {
+        project: String,
+        cluster: String,
+        pool: String,
+    },
 }

@@ -198,6 +198,15 @@ const SETTINGS: &[Known] = &[
         "true",
         "whether this process may lead, that is plan and switch machines; false serves the API only",
     ),
+    known(
+        "leader.by",
+        "store",
+        "what elects the leader among replicas: store, or kubernetes for a Lease; the store's epoch is the fence in both",
+    ),
+    known("leader.namespace", "", "namespace of that Lease; own.namespace when empty"),
+    known("leader.name", "muster-leader", "name of that Lease"),
+    known("leader.kubeconfig", "", "cluster of that Lease; the one that the server runs in when empty"),
+    known("leader.context", "", "context of that kubeconfig; its current one when empty"),
     known("limits.body-bytes", "1048576", "largest request body"),
     known("limits.requests-per-second", "50000", "sustained requests of one identity; 0 for no limit"),
     known("limits.header-timeout", "10s", "time in which a request's head must have arrived"),
@@ -219,6 +228,11 @@ const SETTINGS: &[Known] = &[
     known("own.node", "", "name of the node that this process runs on; it is never drained"),
     known("own.pod", "", "name of the pod that this process runs in; its node is never drained"),
     known("own.namespace", "", "namespace of that pod"),
+    known(
+        "own.store-nodes",
+        "[]",
+        "names of nodes that members of the store run on, where store does not tell by addresses; they are never drained",
+    ),
     known("metrics.hosts", "false", "whether /metrics/hosts serves series for every host"),
     known("status.lease", "5m", "a controller that is silent for longer is unknown, unless it asks for more"),
     known("audit.rotate-bytes", "67108864", "size at which the audit log begins a new file"),
@@ -287,6 +301,16 @@ impl Settings {
     /// Environment variables that begin like settings and are none.
     pub(crate) fn ignored(&self) -> &[String] {
         &self.ignored
+    }
+
+    /// What somebody has set, and whether it is a secret.
+    pub(crate) fn chosen(&self) -> impl Iterator<Item = (&'static str, &Value, bool)> {
+        let secret =
+            |path: &str| SETTINGS.iter().any(|known| known.path == path && known.shown == Shown::Secret);
+        self.values
+            .iter()
+            .filter(|(_, (_, origin))| *origin != Origin::Default)
+            .map(move |(path, (value, _))| (*path, value, secret(path)))
     }
 
     fn set(&mut self, path: &'static str, value: Value, origin: Origin) {

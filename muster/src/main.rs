@@ -9,6 +9,7 @@ mod demo;
 mod emulate;
 mod limits;
 mod logs;
+mod manifests;
 mod output;
 mod serve;
 mod sim;
@@ -36,6 +37,7 @@ enum Command {
     /// Measure Muster on this machine, against its bars
     Bench(bench::Args),
     Emulate(emulate::Args),
+    Manifests(Box<manifests::Args>),
     #[command(flatten)]
     Client(cli::Command),
 }
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim::main(&args),
         Command::Bench(args) => bench::main(&args),
         Command::Emulate(args) => emulate::main(&args),
+        Command::Manifests(args) => manifests::main(&args),
         Command::Client(command) => client(command),
     };
     match result {

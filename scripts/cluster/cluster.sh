@@ -6,7 +6,10 @@
 #                                 (so that it never outlives the program that started it) or on a signal
 #   cluster.sh up DIR             starts it and returns; DIR is kept
 #   cluster.sh down DIR           stops what `up` started and removes DIR
-#   cluster.sh restart DIR NAME   kills one component with -9 and starts it again on the same ports
+#   cluster.sh restart DIR NAME [FLAG...]
+#                                 kills one component with -9 and starts it again on the same ports, with these flags too
+#   cluster.sh forget DIR         makes etcd forget everything but the present, as when it was compacted while
+#                                 nobody watched: whoever goes on from an older version is told that it is gone
 #
 # DIR/admin.kubeconfig is an administrator's, DIR/env can be sourced, DIR/log has a file per component.
 #   KWOK=yes                      also run kwok: it plays the kubelet of nodes annotated kwok.x-k8s.io/node=fake
@@ -14,7 +17,7 @@
 #   APISERVER_ARGS="..."          more flags for kube-apiserver
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-usage() { sed -n '2,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+usage() { sed -n '2,18s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 [ $# -ge 2 ] || usage
 verb=$1
 mkdir -p "$2" && dir=$(cd "$2" && pwd) || exit 1
@@ -181,26 +184,38 @@ stop() {
 }
 
 restart() {
-  local name=$1 command
+  local name=$1 command; shift
   alive "$name" && kill -CONT "$(cat "$dir/pid/$name")" && kill -KILL "$(cat "$dir/pid/$name")"
   while alive "$name" && ! grep -q '^State:.Z' "/proc/$(cat "$dir/pid/$name")/status" 2>/dev/null; do sleep 0.05; done
   mapfile -d '' command <"$dir/cmd/$name"
-  launch "$name" "${command[@]}"
+  launch "$name" "${command[@]}" "$@"
   [ "$name" != kube-apiserver ] || answers "$name" \
     "$(sed -n 's/.*server: "\([^"]*\)".*/\1/p' "$dir/admin.kubeconfig")/readyz" \
     --cacert "$pki/ca.crt" --cert "$pki/admin.crt" --key "$pki/admin.key"
 }
 
+forget() {
+  local endpoint key=/not-of-kubernetes/forget revision
+  endpoint=$(tr '\0' '\n' <"$dir/cmd/etcd" | sed -n '/^--advertise-client-urls$/{n;p}')
+  bin=$("$here/../peers/build.sh" etcdctl) || return 1
+  # A revision that no object has: the API server begins after it.
+  "$bin/etcdctl" --endpoints "$endpoint" put "$key" x >/dev/null && "$bin/etcdctl" --endpoints "$endpoint" del "$key" >/dev/null &&
+    revision=$("$bin/etcdctl" --endpoints "$endpoint" get "$key" -w json | sed -n 's/.*"revision":\([0-9]*\).*/\1/p') &&
+    "$bin/etcdctl" --endpoints "$endpoint" compact "$revision" >/dev/null
+}
+
 case $verb in
   up) start || { stop; exit 1; }; say "ready; use it with:  . $dir/env" ;;
   down) stop ;;
-  restart) [ $# = 3 ] || usage; restart "$3" ;;
+  restart) [ $# -ge 3 ] || usage; restart "${@:3}" ;;
+  forget) forget ;;
   run)
-    trap 'trap "" INT TERM HUP; stop; exit 0' INT TERM HUP
-    start || { stop; exit 1; }
+    # Whoever started this may die at any moment, also before it is ready: the end of standard input says so.
+    { while read -r _ || [ $? -gt 128 ]; do :; done; kill -TERM $$ 2>/dev/null; } <&0 >/dev/null 2>&1 & listener=$!
+    trap 'trap "" INT TERM HUP PIPE; kill "$listener" 2>/dev/null; stop; exit 0' INT TERM HUP PIPE
+    start || { kill "$listener" 2>/dev/null; stop; exit 1; }
     echo ready
     say "ready; use it in another shell with:  . $dir/env   (end it with Ctrl-C)"
-    while read -r _ || [ $? -gt 128 ]; do :; done # until standard input ends
-    stop ;;
+    while :; do wait "$listener"; done ;; # the trap ends it
   *) usage ;;
 esac

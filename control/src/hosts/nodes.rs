@@ -8,7 +8,7 @@ use muster_engine::{
     lifecycle::{Cordon, NodeSeen, NodeView, PodsView},
 };
 use muster_model::{
-    Known, NODEPOOL_LABEL, Quantity, Timestamp,
+    Duration, Known, NODEPOOL_LABEL, Quantity, Timestamp,
     host::{Ambiguous, BareMetalNodeSpec, MatchBy, node_of},
     k8s::{Effect, Labels, Node, Pod, Taint},
     observe::{CORDON_MARK, ClusterView, OFF_TAINT, OUT_OF_SERVICE_TAINT, STARTUP_TAINT},
@@ -23,6 +23,9 @@ pub(super) const HOST_LABEL: &str = "muster.dev/host";
 const GPU: &str = "nvidia.com/gpu";
 const KEEP: [(&str, &str); 2] =
     [("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"), ("karpenter.sh/do-not-disrupt", "true")];
+
+/// What times in the metadata of objects are cut to.
+const CUT_TO: Duration = Duration::from_secs(1);
 
 /// A view with what is needed to find things in it quickly. Made once for every view.
 #[derive(Debug)]
@@ -90,11 +93,12 @@ impl Indexed {
         places.iter().filter_map(|place| self.view.objects.pods.get(usize::try_from(*place).ok()?))
     }
 
-    /// Pods that the scheduler has found no place for and that came into being since `since`.
+    /// Pods that the scheduler has found no place for and that came into being since `since`. Kubernetes cuts that time
+    /// to whole seconds, so that one of the same second counts: it may have come after.
     pub(super) fn stranded_since(&self, since: Timestamp) -> u32 {
         let stranded = self.unschedulable.iter().filter_map(|place| {
             let pod = self.view.objects.pods.get(usize::try_from(*place).ok()?)?;
-            pod.metadata.creation_timestamp.filter(|created| *created >= since)
+            pod.metadata.creation_timestamp.filter(|created| created.saturating_add(CUT_TO) > since)
         });
         u32::try_from(stranded.count()).unwrap_or(u32::MAX)
     }
@@ -203,7 +207,8 @@ pub(super) fn evictable<'i>(index: &'i Indexed, node: &str, now: Timestamp) -> V
 
 /// The pods on a node as the lifecycle wants them.
 pub(super) fn pods_seen(index: &Indexed, node: &str, blocked_by: Option<&str>, now: Timestamp) -> PodsView {
-    let mut seen = PodsView::default();
+    let guarded = index.view.guarded.get(node).map(ToString::to_string);
+    let mut seen = PodsView { guarded, ..PodsView::default() };
     for pod in index.pods_on(node) {
         match fate(pod, now) {
             Fate::Terminal | Fate::Daemon | Fate::Mirror => {}
@@ -242,4 +247,31 @@ pub(super) fn digest(host: &str, spec: &BareMetalNodeSpec, dress: &Dress, index:
     node.lease_renewed = None;
     let pods = index.pods_on(&node.name).count();
     super::ways::fnv(format!("{node:?} {pods}").bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_model::k8s::Objects;
+    use serde_json::json;
+
+    use super::*;
+
+    /// OPS-F10: a pod of the very second in which a drain began may have come after it, and ends the drain.
+    #[test]
+    fn ops_f10_a_pod_of_the_same_second_counts_as_later() {
+        #[track_caller]
+        fn check(created: &str, count: u32) {
+            let pod = json!({"metadata": {"name": "p", "namespace": "n", "creationTimestamp": created},
+                "status": {"phase": "Pending",
+                    "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}});
+            let pods = vec![serde_json::from_value(pod).unwrap()];
+            let objects = Arc::new(Objects { pods, ..Objects::default() });
+            let index = Indexed::new(ClusterView { objects, ..ClusterView::default() });
+            let began = "2026-11-16T11:13:54.455Z".parse().unwrap();
+            assert_eq!(index.stranded_since(began), count, "{created}");
+        }
+        check("2026-11-16T11:13:53Z", 0);
+        check("2026-11-16T11:13:54Z", 1);
+        check("2026-11-16T11:13:55Z", 1);
+    }
 }

@@ -103,13 +103,17 @@ impl VaultKey {
     }
 }
 
+/// How a Kubernetes Secret is mounted for a pod that does not run as root: owned by root, for the pod's group to read.
+const MOUNTED_SECRET: (u32, u32) = (0, 0o440);
+
 fn check_mode(path: &Path) -> Result<(), VaultKeyError> {
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
     let name = path.display().to_string();
     let meta =
         std::fs::metadata(path).map_err(|source| VaultKeyError::File { path: name.clone(), source })?;
     let mode = meta.permissions().mode() & 0o777;
-    if mode & 0o077 != 0 { Err(VaultKeyError::Open { path: name, mode }) } else { Ok(()) }
+    let open = mode & 0o077 != 0 && (meta.uid(), mode) != MOUNTED_SECRET;
+    if open { Err(VaultKeyError::Open { path: name, mode }) } else { Ok(()) }
 }
 
 fn make_key(path: &Path) -> Result<Zeroizing<String>, VaultKeyError> {

@@ -1,30 +1,30 @@
-//! What the cluster's own users are told, on their pods and nodes: word for word what `explain` says.
+//! What the cluster's own users are told, on their pods, nodes and pools: word for word what `explain` says.
 
 use std::collections::HashMap;
 
 use muster_engine::{
-    explain::Explainer,
-    plan::Target,
+    explain::{Code, Explainer},
+    plan::{Plan, Target},
     snapshot::{Mode, Snapshot},
 };
 use muster_model::{
+    cluster::Cluster,
     k8s::PodKey,
     observe::{About, Note},
 };
 
-use super::Decided;
-
 /// Notes of one plan: as many as the adapter writes at once. A burst that is larger is told of over the next plans.
 const MOST_NOTES: usize = 100;
+/// Pools that are looked at for notes; a cluster with more than this has its operators look at pages.
+const MOST_POOLS: usize = 200;
 
 /// The notes that a plan gives rise to, those that a person can act on first.
-pub(super) fn notes(snapshot: &Snapshot, decided: &Decided) -> Vec<Note> {
-    let plan = &decided.plan;
+pub(super) fn notes(cluster: &Cluster, snapshot: &Snapshot, plan: &Plan) -> Vec<Note> {
     let explainer = Explainer::new(snapshot, plan);
     let uids: HashMap<PodKey, &str> =
         snapshot.cluster.pods.iter().map(|pod| (pod.key(), &*pod.metadata.uid)).collect();
     let acts = |pool: &str| snapshot.pool(pool).is_some_and(|pool| pool.mode == Mode::Act);
-    let mut notes = Vec::new();
+    let mut notes = pools(cluster, snapshot, plan, &explainer);
     let mut tell = |key: &PodKey, warning: bool, reason: &str| {
         if notes.len() < MOST_NOTES
             && let (Some(uid), Some(answer)) = (uids.get(key), explainer.pod(key))
@@ -61,4 +61,28 @@ pub(super) fn notes(snapshot: &Snapshot, decided: &Decided) -> Vec<Note> {
         });
     }
     notes
+}
+
+/// Notes on the pools that grow or shrink, and on those that should and cannot.
+fn pools(cluster: &Cluster, snapshot: &Snapshot, plan: &Plan, explainer: &Explainer<'_>) -> Vec<Note> {
+    let told = snapshot.pools.iter().take(MOST_POOLS).filter_map(|pool| {
+        let (code, headline) = explainer.pool_headline(&pool.name)?;
+        let acts = pool.mode == Mode::Act;
+        let (warning, reason) = match code {
+            Code::Grows => (false, if acts { "TriggeredScaleUp" } else { "ScaleUpAdvised" }),
+            Code::Shrinks => (false, if acts { "ScaleDown" } else { "ScaleDownAdvised" }),
+            Code::Overdue => (true, "NodesOverdue"),
+            Code::Steady => return None,
+            // What keeps a pool from growing is news only to somebody who waits for it.
+            _ if plan.unplaced.is_empty() => return None,
+            _ => (true, "CannotGrow"),
+        };
+        let about = About::Pool {
+            project: cluster.project.to_string(),
+            cluster: cluster.name.to_string(),
+            pool: pool.name.to_string(),
+        };
+        Some(Note { about, warning, reason: reason.to_owned(), message: headline })
+    });
+    told.collect()
 }

@@ -303,10 +303,21 @@ impl Planner {
                 || self.noted_at.is_none_or(|at| now.since(at) >= REPEAT_NOTES))
         {
             self.noted_at = Some(now);
-            port.announce(super::notes::notes(&built.snapshot, decided));
+            self.announce(&inputs.cluster, port);
         }
         actuator::report(&self.parts.registry, fence, inputs, built, &decided.plan, link).await?;
         Ok((did, next))
+    }
+
+    /// Tells the cluster's users of the plan. Explaining a hundred pods takes a while, so that nobody waits for it.
+    fn announce(&self, cluster: &Cluster, port: &Arc<dyn ClusterPort>) {
+        let Some(view) = self.view.clone() else { return };
+        let (cluster, port) = (cluster.clone(), Arc::clone(port));
+        let tell = move || port.announce(super::notes::notes(&cluster, &view.snapshot, &view.plan));
+        match self.parts.thinking {
+            Thinking::Here => tell(),
+            Thinking::Aside => drop(tokio::task::spawn_blocking(tell)),
+        }
     }
 
     fn draft(&self, inputs: &Inputs, built: &Built, decided: &Decided) -> Draft {
@@ -325,6 +336,7 @@ impl Planner {
             return Ok(draft.outcome.state != OutcomeState::Quiet || !draft.told.is_empty());
         };
         let acts = draft.outcome.state == OutcomeState::Planned;
+        let advises = draft.outcome.state == OutcomeState::Advised;
         let same = tell::essence(draft) == last.essence;
         let unfinished = last.decision.outcome.state == OutcomeState::Planned;
         let rested = now.since(last.at) >= REPEAT;
@@ -333,6 +345,8 @@ impl Planner {
             (true, false) => Ok(false),
             (true, true) if unfinished => Ok(true),
             (false, true) => Ok(true),
+            // Advice is given as soon as the same decision would act: people judge by it how fast Muster is.
+            (false, false) if advises => Ok(true),
             (true, true) | (false, false) if rested => Ok(true),
             (true, true) | (false, false) => Err(later),
         }

@@ -18,6 +18,8 @@ mod templates;
 mod tests;
 pub(crate) mod wakes;
 
+use std::sync::Arc;
+
 use muster_engine::{
     Snapshot,
     down::above_mark,
@@ -116,6 +118,9 @@ fn observed(inputs: &Inputs, draft: &mut Draft) {
                 );
             } else {
                 draft.wake_at(Some(view.fresh_at.saturating_add(STALE_AFTER)));
+            }
+            for (node, why) in view.guarded.iter() {
+                draft.hold(Scope::Node(Arc::clone(node)), Stops::Removal, &**why, None);
             }
             // A pod whose node is known casts doubt on that node alone.
             let (bound, loose): (Vec<_>, Vec<_>) = view.set_aside.iter().partition(|one| one.node.is_some());

@@ -440,6 +440,17 @@ fn pods_that_run_all_or_none_are_a_group() {
     assert_eq!(groups, [("ml/train", 2, 2)]);
 }
 
+/// OPS-F22: where Muster or its store runs nothing is planned away, and the reason is told.
+#[test]
+fn ops_f22_guarded_nodes_are_held() {
+    let guarded = [("a".into(), "Muster itself runs there".into())].into_iter().collect();
+    let view = ClusterView { fresh_at: now(), guarded: Arc::new(guarded), ..ClusterView::default() };
+    let built = build(&Inputs { observed: Observed::View(view), ..inputs() });
+    let holds: Vec<(&Scope, Stops, &str)> =
+        built.snapshot.holds.iter().map(|hold| (&hold.scope, hold.stops, &*hold.why)).collect();
+    assert_eq!(holds, [(&Scope::Node("a".into()), Stops::Removal, "Muster itself runs there")]);
+}
+
 #[test]
 fn a_node_that_has_just_come_has_room_before_its_startup_taint_is_gone() {
     #[track_caller]

@@ -381,6 +381,7 @@ impl ClusterPort for TestCluster {
             objects: Arc::new(objects),
             renewed: Arc::new(renewed),
             set_aside: Arc::from([]),
+            ..ClusterView::default()
         })
     }
 

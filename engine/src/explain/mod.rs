@@ -71,6 +71,11 @@ impl<'s> Explainer<'s> {
         Some(pool::explain(&self.scene, self.scene.snapshot.pool(pool)?))
     }
 
+    /// The headline of [`Explainer::pool`] and what it is about, without looking at every node of the pool.
+    pub fn pool_headline(&self, pool: &str) -> Option<(Code, String)> {
+        Some(pool::headline(&self.scene, self.scene.snapshot.pool(pool)?))
+    }
+
     /// Those of `among` that are the same as `pod` in everything that decides.
     pub fn alike(&self, pod: &PodKey, among: &[PodKey]) -> Vec<PodKey> {
         let pods = &self.scene.snapshot.cluster.pods;

@@ -15,18 +15,28 @@ use crate::{
     snapshot::{Health, Host, MemberState, Pool},
 };
 
-pub(super) fn explain(scene: &Scene<'_>, pool: &Pool) -> PoolAnswer {
+/// What decides the verdict on a pool; the rest of an answer is detail.
+struct Outline<'s> {
+    members: Vec<(&'s std::sync::Arc<str>, &'s crate::snapshot::Member)>,
+    new: u32,
+    removed: u32,
+    why_not_more: Vec<Cause>,
+    in_flight: Vec<Cause>,
+    causes: Vec<NewNodeCause>,
+    cause: Cause,
+    headline: String,
+}
+
+fn outline<'s>(scene: &Scene<'s>, pool: &Pool) -> Outline<'s> {
     let snapshot = scene.snapshot;
     let members: Vec<_> = snapshot.members.iter().filter(|(_, member)| member.pool == pool.name).collect();
-    let of_state =
-        |wanted: fn(&MemberState) -> bool| count(members.iter().filter(|(_, m)| wanted(&m.state)).count());
     let new = limits::planned(scene, pool);
     let removed =
         scene.plan.removals.iter().filter(|removal| members.iter().any(|(name, _)| **name == removal.node));
     let removed = count(removed.count());
-    let mine = || scene.candidates.iter().filter(|candidate| *scene.pool_of(candidate).name == *pool.name);
+    let mine = scene.candidates.iter().filter(|candidate| *scene.pool_of(candidate).name == *pool.name);
     let mut why_not_more: Vec<Cause> =
-        mine().flat_map(|candidate| limits::all(scene, candidate, 1)).map(|limit| limit.cause).collect();
+        mine.flat_map(|candidate| limits::all(scene, candidate, 1)).map(|limit| limit.cause).collect();
     if pool.templates.is_empty() {
         why_not_more.push(template_unknown(pool));
     }
@@ -36,14 +46,28 @@ pub(super) fn explain(scene: &Scene<'_>, pool: &Pool) -> PoolAnswer {
         members.iter().filter_map(|(name, member)| in_flight(scene, name, member)).collect();
     let causes = causes(scene, pool);
     let late = in_flight.iter().filter(|cause| cause.code == Code::Overdue).count();
-    let nodes = count(members.len());
-    let cause = verdict(pool, nodes, new, removed, late, &why_not_more, &causes);
+    let cause = verdict(pool, count(members.len()), new, removed, late, &why_not_more, &causes);
+    let headline = one_line(&format!("pool {} {}", pool.name, cause.text));
+    Outline { members, new, removed, why_not_more, in_flight, causes, cause, headline }
+}
+
+/// The first line of [`explain`] and its code, without the detail below it: for pools with many nodes.
+pub(super) fn headline(scene: &Scene<'_>, pool: &Pool) -> (Code, String) {
+    let outline = outline(scene, pool);
+    (outline.cause.code, outline.headline)
+}
+
+pub(super) fn explain(scene: &Scene<'_>, pool: &Pool) -> PoolAnswer {
+    let Outline { members, new, removed, why_not_more, in_flight, causes, cause, headline } =
+        outline(scene, pool);
+    let of_state =
+        |wanted: fn(&MemberState) -> bool| count(members.iter().filter(|(_, m)| wanted(&m.state)).count());
     let next = in_flight.iter().map(|cause| Next { at: cause.until, text: cause.text.clone() });
     PoolAnswer {
         pool: pool.name.clone(),
-        headline: one_line(&format!("pool {} {}", pool.name, cause.text)),
+        headline,
         cause,
-        nodes,
+        nodes: count(members.len()),
         ready: of_state(|state| *state == MemberState::Ready),
         upcoming: of_state(|state| matches!(state, MemberState::Upcoming { .. })),
         leaving: of_state(|state| *state == MemberState::Leaving),
@@ -58,7 +82,7 @@ pub(super) fn explain(scene: &Scene<'_>, pool: &Pool) -> PoolAnswer {
         hosts: hosts(scene, pool),
         next: next.collect(),
         in_flight,
-        evaluated: snapshot.now,
+        evaluated: scene.snapshot.now,
     }
 }
 

@@ -20,12 +20,24 @@ fn demand_back(turn: &Turn<'_>) -> Option<String> {
     }
 }
 
+/// Why nothing may be taken from its node, if that is so.
+fn guarded(turn: &Turn<'_>) -> Option<String> {
+    if muster_model::planted::is("F22") {
+        return None;
+    }
+    let why = turn.pods()?.guarded.as_ref()?;
+    Some(format!("its node stays: {why}"))
+}
+
 pub(super) fn cordoned(mut turn: Turn<'_>) -> Step {
     if turn.is_off_proved() {
         return unexpected_off(turn);
     }
     if let Some(why) = demand_back(&turn) {
         return back_to_work(turn, "DemandCameBack", &format!("wanted again with 0 pods evicted: {why}"));
+    }
+    if let Some(why) = guarded(&turn) {
+        return back_to_work(turn, "NodeGuarded", &why);
     }
     let seen = match turn.node() {
         _ if muster_model::planted::is("F10") || muster_model::planted::is("F22") => true,
@@ -64,6 +76,9 @@ pub(super) fn evicting(mut turn: Turn<'_>) -> Step {
     }
     if let Some(why) = demand_back(&turn) {
         return back_to_work(turn, "DemandCameBack", &format!("wanted again after 1 drain began: {why}"));
+    }
+    if let Some(why) = guarded(&turn) {
+        return back_to_work(turn, "NodeGuarded", &why);
     }
     let overdue = turn.is_overdue() && !muster_model::planted::is("F8");
     let limit = turn.settings().limits.drain;
@@ -131,6 +146,9 @@ pub(super) fn drained(mut turn: Turn<'_>) -> Step {
     }
     if !boot_cancelled && let Some(why) = demand_back(&turn) {
         return back_to_work(turn, "DemandCameBack", &format!("wanted again with 0 pods on it: {why}"));
+    }
+    if !boot_cancelled && let Some(why) = guarded(&turn) {
+        return back_to_work(turn, "NodeGuarded", &why);
     }
     let deletes = turn.op.as_ref().is_some_and(|op| op.cause == Cause::Deletion);
     if deletes && turn.seen.deletion == Deletion::Requested {

@@ -197,6 +197,8 @@ pub struct PodsView {
     pub protected: u32,
     /// What refuses an eviction now: a disruption budget by name.
     pub blocked_by: Option<String>,
+    /// Why nothing at all may be taken from the node: `Muster itself runs there`.
+    pub guarded: Option<String>,
 }
 
 impl PodsView {

@@ -129,7 +129,7 @@ fn any_pods() -> impl Strategy<Value = Known<PodsView>> {
     prop_oneof![
         2 => Just(known(PodsView::default(), at(NOW))),
         2 => (0_u32..3, 0_u32..3, 0_u32..2, time()).prop_map(|(evictable, terminating, protected, when)| {
-            known(PodsView { evictable, terminating, protected, blocked_by: None }, at(when))
+            known(PodsView { evictable, terminating, protected, ..PodsView::default() }, at(when))
         }),
         1 => Just(unknown(at(NOW))),
     ]

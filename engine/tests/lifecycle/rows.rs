@@ -396,6 +396,21 @@ fn row_19_a_drain_that_is_given_up_uncordons() {
     }
 }
 
+/// OPS-F22: the node that Muster or its store runs on goes back to work, whoever asked for the drain.
+#[test]
+fn row_19_a_guarded_node_is_not_drained() {
+    for phase in [Phase::Cordoned, Phase::Evicting, Phase::Drained] {
+        let state = with_deadline(phase, 60);
+        let mut seen = wanted_off(at(5));
+        let guarded = Some("Muster itself runs there".to_owned());
+        seen.pods = known(PodsView { guarded, ..PodsView::default() }, at(5));
+        let done = step(&state, &seen, at(5));
+        check(&done, 19, Phase::Serving);
+        assert!(done.reason.contains("Muster itself runs there"), "{}", done.reason);
+        assert_eq!(calls(&done), []);
+    }
+}
+
 #[test]
 fn row_20_a_hung_boot_is_recorded_and_switched_off() {
     for phase in [Phase::Powered, Phase::Booting, Phase::Joining] {

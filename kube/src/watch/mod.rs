@@ -85,6 +85,7 @@ impl Shared {
             objects: state.objects(),
             renewed: Arc::clone(&state.renewed),
             set_aside: state.set_aside_list(),
+            ..ClusterView::default()
         })
     }
 

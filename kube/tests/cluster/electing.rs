@@ -2,7 +2,7 @@
 
 use muster_emulate::cluster::TestCluster;
 use muster_kube::elect::{Elected, Election, ElectionConfig};
-use muster_model::Duration;
+use muster_model::{Duration, lease::Permit};
 
 use tokio_util::sync::CancellationToken;
 
@@ -80,7 +80,7 @@ async fn a_process_that_stops_hands_over_at_once() {
     let _peace = cluster.in_peace().await;
     namespace(cluster, "election-stop");
     let run = async |holder: &str| {
-        let (sender, receiver) = tokio::sync::watch::channel(false);
+        let (sender, receiver) = tokio::sync::watch::channel(Permit::Unknown);
         let stop = CancellationToken::new();
         let election =
             Election::new(connect(cluster).await, ElectionConfig::new("election-stop", "stop", holder));
@@ -88,13 +88,16 @@ async fn a_process_that_stops_hands_over_at_once() {
         (receiver, stop, task)
     };
     let (mut first, stop, task) = run("first").await;
-    first.wait_for(|may| *may).await.unwrap();
+    first.wait_for(|permit| *permit == Permit::Granted).await.unwrap();
     let (mut second, stop_second, task_second) = run("second").await;
-    assert!(!*second.borrow());
+    assert_ne!(*second.borrow(), Permit::Granted);
     stop.cancel();
     task.await.unwrap();
-    assert!(!*first.borrow(), "it says so before it hands over");
-    tokio::time::timeout(LIMIT, second.wait_for(|may| *may)).await.expect("the other leads").unwrap();
+    assert_ne!(*first.borrow(), Permit::Granted, "it says so before it hands over");
+    tokio::time::timeout(LIMIT, second.wait_for(|permit| *permit == Permit::Granted))
+        .await
+        .expect("the other leads")
+        .unwrap();
     stop_second.cancel();
     task_second.await.unwrap();
 }

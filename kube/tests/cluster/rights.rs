@@ -120,5 +120,7 @@ async fn every_action(kube: &KubeCluster, evicted: &Pod) {
         kube.tell(&Note { about, warning: false, reason: "ScaleDown".into(), message: "unneeded".into() })
             .await;
     }
+    let about = About::Pool { project: "audited".into(), cluster: "lab".into(), pool: "gpu".into() };
+    kube.tell(&Note { about, warning: false, reason: "ScaleDown".into(), message: "pool gpu".into() }).await;
     assert_eq!(kube.act("rights-node", &NodeAction::DeleteNode { uid }).await, Ok(Acted::Done));
 }

@@ -27,7 +27,7 @@ async fn a_note_is_one_event_however_often_it_is_said() {
     node(cluster, "noted-node");
     cluster.kubectl(&["create", "-f", "-"], &pod("notes", "noted", "noted-node", "{}"));
     let uid = cluster.kubectl(&["-n", "notes", "get", "pod", "noted", "-o", "jsonpath={.metadata.uid}"], "");
-    let limits = EventLimits { quiet: Duration::from_millis(1500), burst: 4, ..EventLimits::default() };
+    let limits = EventLimits { quiet: Duration::from_millis(1500), burst: 6, ..EventLimits::default() };
     let options = Options { events: limits, instance: "test-1".into(), ..Options::default() };
     let kube = KubeCluster::start(connect(cluster).await, options);
     let note = |message: &str| Note {
@@ -74,6 +74,20 @@ async fn a_note_is_one_event_however_often_it_is_said() {
     .await;
     assert_eq!(events(cluster, "default", "noted-node").len(), 1);
     assert!(cluster.kubectl(&["describe", "node", "noted-node"], "").contains("unneeded for 10m"));
+
+    // A pool that this cluster has no object of is named all the same.
+    let about = About::Pool { project: "notes".into(), cluster: "lab".into(), pool: "noted".into() };
+    let grows = "pool noted has 0 nodes, 0 to 8; grows by 1 for 1 pod";
+    for _ in 0..2 {
+        let (about, message) = (about.clone(), grows.into());
+        kube.tell(&Note { about, warning: false, reason: "TriggeredScaleUp".into(), message }).await;
+    }
+    let found = events(cluster, "default", "lab.noted");
+    assert_eq!(found.len(), 1, "{found:#?}");
+    assert_eq!(
+        (&found[0]["regarding"]["kind"], &found[0]["note"]),
+        (&Value::from("NodePool"), &Value::from(grows))
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -52,7 +52,7 @@ use screen::Screen;
 use session::Session;
 
 pub(crate) use complete::serve as answer_shell;
-pub(crate) use print::table;
+pub(crate) use print::{table, yaml::to_string as yaml};
 
 /// The verbs. The binary's own parser takes them in beside `serve` and the other tools.
 #[derive(Debug, Subcommand)]

@@ -7,6 +7,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use anyhow::Context as _;
 use async_trait::async_trait;
 use futures::StreamExt;
 use muster_control::{
@@ -15,7 +16,8 @@ use muster_control::{
     planner::Connections,
 };
 use muster_kube::{
-    Client, Clusters, Credentials, Guard, KubeCluster, NodeIs, Options, ProtectedNode, SourceState, outline,
+    Client, Clusters, Credentials, EventLimits, Guard, KubeCluster, NodeIs, Options, ProtectedNode,
+    SourceState, outline,
 };
 use muster_model::{
     Clock, ClusterId, Duration, Timestamp,
@@ -33,6 +35,8 @@ use crate::config::Settings;
 const EVERY: Duration = Duration::from_secs(5);
 /// A cluster whose slowest source is this old is called unreachable: it is asked every five seconds.
 const SILENT_AFTER: Duration = Duration::from_secs(20);
+/// Why a host of the store is left alone.
+const STORE_HOST: &str = "a member of Muster's store runs there";
 
 /// All connections of this process.
 #[derive(Debug)]
@@ -60,16 +64,16 @@ impl Connected {
         store: Arc<dyn Store>,
         clock: &Arc<dyn Clock>,
         instance: String,
-    ) -> Arc<Self> {
-        let options = Options { guard: guard(settings), instance, ..Options::default() };
-        Arc::new(Self {
+    ) -> anyhow::Result<Arc<Self>> {
+        let options = Options { guard: guard(settings)?, events: event_limits(settings)?, instance };
+        Ok(Arc::new(Self {
             clusters: Clusters::new(Arc::clone(clock), options),
             vault,
             store,
             clock: Arc::clone(clock),
             known: Mutex::default(),
             looking: tokio::sync::Mutex::default(),
-        })
+        }))
     }
 
     /// Follows what is registered until `stop`.
@@ -284,8 +288,15 @@ impl ClusterPort for Unusable {
     }
 }
 
+/// Trials with shorter times also say things again sooner.
+fn event_limits(settings: &Settings) -> anyhow::Result<EventLimits> {
+    let factor: u64 = settings.parsed("hosts.time-factor").context("hosts.time-factor is no number")?;
+    let usual = EventLimits::default();
+    Ok(EventLimits { quiet: Duration::from_millis(usual.quiet.millis() / factor.max(1)), ..usual })
+}
+
 /// The nodes that are never drained because we or our store live there.
-fn guard(settings: &Settings) -> Guard {
+fn guard(settings: &Settings) -> anyhow::Result<Guard> {
     let mut guard = Guard::default();
     let mut protect =
         |which: NodeIs, why: &str| guard.nodes.push(ProtectedNode { which, why: why.to_owned() });
@@ -298,9 +309,12 @@ fn guard(settings: &Settings) -> Guard {
         protect(NodeIs::Running(pod), "Muster itself runs there");
     }
     for address in store_addresses(&settings.text("store")) {
-        protect(NodeIs::At(address), "a member of Muster's store runs there");
+        protect(NodeIs::At(address), STORE_HOST);
     }
-    guard
+    for node in settings.list::<String>("own.store-nodes")? {
+        protect(NodeIs::Named(node), STORE_HOST);
+    }
+    Ok(guard)
 }
 
 /// The addresses in the store's URL, where they are addresses. Loopback is nobody's node.

@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     agents::{Desk, Heard},
+    election::{self, Candidate},
     inventory,
     outside::Played,
     reads::Reads,
@@ -108,7 +109,7 @@ pub(super) fn start(
     registry: &Arc<Registry>,
     connections: Arc<dyn Connections>,
     clock: &Arc<dyn Clock>,
-    holder: String,
+    candidate: Candidate,
     played: Option<&Played>,
 ) -> anyhow::Result<Running> {
     let store = Arc::clone(registry.store());
@@ -149,7 +150,7 @@ pub(super) fn start(
     );
     let (stop, resign) = (CancellationToken::new(), CancellationToken::new());
     let lead = Lead::new(Arc::clone(clock));
-    let config = LeaseConfig { sole: registry.is_exclusive(), ..lead::config(holder) };
+    let config = LeaseConfig { sole: registry.is_exclusive(), ..lead::config(candidate.holder) };
     let config = played.map_or(config.clone(), |one| one.lease(config));
     let agents = Arc::new(Desk {
         hub,
@@ -170,19 +171,7 @@ pub(super) fn start(
         renew_every: config.retry,
         failpoints: Failpoints::hanging_at(failpoint()),
     }));
-    let may_lead: bool = settings.parsed("lead").context("lead is neither true nor false")?;
-    let election = tokio::spawn({
-        let (lead, resign) = (Arc::clone(&lead), resign.clone());
-        async move {
-            if !may_lead {
-                tracing::info!("this process serves the API only and never leads");
-                return;
-            }
-            if let Err(error) = lead::run(store, config, lead, resign).await {
-                tracing::warn!(%error, "the election ended with an error");
-            }
-        }
-    });
+    let election = tokio::spawn(election::run(candidate.by, store, config, Arc::clone(&lead), resign.clone()));
     let tasks = vec![
         tokio::spawn({
             let stop = stop.clone();

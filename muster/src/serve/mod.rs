@@ -4,6 +4,7 @@ mod agents;
 mod auth;
 mod cluster_identity;
 mod clusters;
+mod election;
 mod export;
 mod hosts;
 mod inventory;
@@ -159,22 +160,24 @@ impl Served {
         note_regress(&opened, data_dir, clock.now()).await?;
         let registry = open_registry(settings, &opened, &metrics, &clock).await?;
         let hosts = inventory::open(settings, data_dir, Arc::clone(registry.store()), &clock).await?;
-        let holder = holder();
+        let holder = holder(settings);
+        let by = election::by(settings, opened.exclusive, &holder, &clock).await?;
         let connected = clusters::Connected::new(
             settings,
             Arc::clone(&hosts.vault),
             Arc::clone(registry.store()),
             &clock,
             holder.clone(),
-        );
+        )?;
         // Before anybody plans: a cluster that is connected must not look like one that is not.
         connected.look().await;
         let connections: Arc<dyn Connections> = match played {
             Some(one) => Arc::clone(&one.connections),
             None => Arc::clone(&connected) as _,
         };
+        let candidate = election::Candidate { holder, by };
         let switching =
-            hosts::start(settings, &hosts, &registry, Arc::clone(&connections), &clock, holder, played)?;
+            hosts::start(settings, &hosts, &registry, Arc::clone(&connections), &clock, candidate, played)?;
         metrics.register(Box::new(HostCollector::new(Arc::clone(&switching.host_loop))));
         if settings.parsed("metrics.hosts")? {
             metrics.register_hosts(Box::new(EachHostCollector::new(Arc::clone(&switching.host_loop))));
@@ -324,9 +327,15 @@ fn limits_of(settings: &Settings) -> anyhow::Result<Limits> {
     })
 }
 
-/// Who this is among all processes that ever lead: the process and a random part.
-fn holder() -> String {
-    format!("muster-{}-{}", std::process::id(), uuid::Uuid::now_v7())
+/// The most of a pod's name that goes into [`holder`]: an event takes 128 characters for who says it.
+const POD_NAME: usize = 63;
+
+/// Who this is among all processes that ever lead: the pod if it is one, the process and a random part.
+fn holder(settings: &Settings) -> String {
+    let name: String = settings
+        .optional("own.pod")
+        .map_or_else(|| "muster".to_owned(), |pod| pod.chars().take(POD_NAME).collect());
+    format!("{name}-{}-{}", std::process::id(), uuid::Uuid::now_v7())
 }
 
 /// The audit log knows how far the store had come. One that is behind that was restored from something older.

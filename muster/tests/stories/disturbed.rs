@@ -9,7 +9,7 @@ use muster_emulate::{
 use serde_json::json;
 
 use crate::{
-    lab::{Machines, Story, condition, has_taint},
+    lab::{Machines, Story, account, condition, has_taint},
     wire::Wire,
 };
 
@@ -119,12 +119,7 @@ async fn rights_that_are_missing_give_a_condition_and_granting_them_is_enough() 
     let mut story = Story::set("denied", &machines, &[]).await;
     let (cluster, name) = (story.cluster, "denied");
     cluster.kubectl(&["-n", name, "create", "serviceaccount", "muster"], "");
-    let token = cluster.kubectl(&["-n", name, "create", "token", "muster"], "");
-    let admin = std::fs::read_to_string(cluster.kubeconfig()).unwrap();
-    let lines: Vec<&str> = admin.lines().filter(|line| !line.starts_with("users:")).collect();
-    let kubeconfig = story.directory.path().join("poor.kubeconfig");
-    let users = format!("users: [{{name: admin, user: {{token: \"{}\"}}}}]\n", token.trim());
-    std::fs::write(&kubeconfig, format!("{}\n{users}", lines.join("\n"))).unwrap();
+    let kubeconfig = account(cluster, name, "muster", story.directory.path());
     story.create(&kubeconfig, &machines).await;
     story.muster(&["enable", "cluster", name]);
     let path = format!("/api/v1/nodepools/{}", story.pool);
@@ -135,7 +130,9 @@ async fn rights_that_are_missing_give_a_condition_and_granting_them_is_enough() 
             (connected["reason"] == "NotInSync" && text.contains("forbidden")).then_some(text)
         })
         .await;
-    assert!(!said.contains(token.trim()), "no secret in it: {said}");
+    let text = std::fs::read_to_string(&kubeconfig).unwrap();
+    let token = text.split('"').find(|word| word.len() > 200).expect("a token");
+    assert!(!said.contains(token), "no secret in it: {said}");
     let described = story.muster(&["describe", "cluster", name]);
     assert!(described.contains("Denied") && described.contains("cannot watch resource"), "{described}");
     for object in muster_kube::rights::manifest(name, "muster", &[muster_kube::rights::Part::Core]) {
@@ -169,4 +166,92 @@ async fn a_node_that_somebody_deletes_is_said_to_be_lost() {
         })
         .await;
     assert_eq!((story.power(1), story.resets(1)), (Power::On, vec!["On".to_owned()]));
+}
+
+/// The same where the pool wants such machines shut down: once no pod is bound to it, and it comes back when it is needed.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "runs in make e2e"]
+async fn a_server_whose_node_was_deleted_stands_down_where_its_pool_says_so() {
+    let policy = json!({ "onNodeDeleted": "stand-down" });
+    let story = Story::begin("standing", Machines { count: 1, policy, ..Machines::default() }).await;
+    story.deploy(1, &json!({"cpu": "1"}), &json!({}));
+    story.until_running(1).await;
+    story.cluster.kubectl(&["delete", "node", "standing-1", "--wait=false"], "");
+    story
+        .until("it is shut down, not cut off", async || {
+            (story.resets(1).get(1).map(String::as_str) == Some("GracefulShutdown")).then_some(())
+        })
+        .await;
+    // The pod that ran there is made anew, and waits: the server starts for it and registers again.
+    story.until_running(1).await;
+    assert_eq!(story.resets(1), ["On", "GracefulShutdown", "On"]);
+    assert!(!story.node(1).is_null() && condition(&story.host(1).await, "NodeLost")["status"] != "True");
+}
+
+/// An API server that has forgotten where every watch was: everything is listed anew, and the story goes on.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "runs in make e2e"]
+async fn watches_that_are_too_old_list_anew() {
+    let cluster: &'static TestCluster =
+        Box::leak(Box::new(TestCluster::start(Nodes::Own).expect("a control plane of its own")));
+    let machines = Machines::default();
+    let mut story = Story::set_on(cluster, "gone", &machines, &[]).await;
+    story.create(&cluster.kubeconfig(), &machines).await;
+    story.muster(&["enable", "cluster", "gone"]);
+    story.deploy(1, &json!({"cpu": "1"}), &json!({}));
+    story.until_running(1).await;
+    cluster.signal("kube-apiserver", "KILL");
+    cluster.forget();
+    cluster.restart("kube-apiserver");
+    story
+        .until("the server is told that its watches are too old", async || {
+            story.server().said("the watch is too old; listing again").then_some(())
+        })
+        .await;
+    story.scale(5);
+    story.until_running(5).await;
+    story.scale(0);
+    story
+        .until("both rest", async || {
+            (story.phase(1).await == "idle" && story.phase(2).await == "idle").then_some(())
+        })
+        .await;
+    for number in [1, 2] {
+        assert_eq!(story.resets(number), ["On", "GracefulShutdown"]);
+    }
+}
+
+/// The node that Muster runs on and the one of its store stay, whatever is asked; a third one goes.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "runs in make e2e"]
+async fn ops_f22_the_nodes_of_muster_and_of_its_store_stay() {
+    let machines = Machines { count: 3, ..Machines::default() };
+    let own = ["--set", "own.node=guarded-1", "--set", "own.store-nodes=[\"guarded-2\"]"];
+    let mut story = Story::set("guarded", &machines, &own).await;
+    story.create(&story.cluster.kubeconfig(), &machines).await;
+    story.muster(&["enable", "cluster", "guarded"]);
+    story.deploy(9, &json!({"cpu": "1"}), &json!({}));
+    let nodes = story.until_running(9).await;
+    assert!([1, 2, 3].iter().all(|number| nodes.contains(&format!("guarded-{number}"))), "{nodes:?}");
+    story.scale(0);
+    story.until("the third rests", async || (story.phase(3).await == "idle").then_some(())).await;
+    for (number, why) in [(1, "Muster itself runs there"), (2, "a member of Muster's store runs there")] {
+        let said = story.muster(&["explain", "node", &format!("guarded-{number}")]);
+        assert!(said.contains(why), "{said}");
+    }
+    // A person who asks for it is told the same: nothing is cordoned.
+    let limits = r#"{"spec":{"deadlines":{"drainDeadline":"60s","drainRetryDelay":"1h"}}}"#;
+    story.muster(&["patch", "host", "guarded-1", "--patch", limits]);
+    story.muster(&["power", "off", "guarded-1", "--reason", "a new disk"]);
+    story
+        .until("the drain is given up", async || {
+            let blocked = condition(&story.host(1).await, "DrainBlocked");
+            let text = blocked["message"].as_str().unwrap_or_default();
+            (blocked["status"] == "True" && text.contains("Muster itself runs there")).then_some(())
+        })
+        .await;
+    for number in [1, 2] {
+        assert_eq!((story.power(number), story.resets(number)), (Power::On, vec!["On".to_owned()]));
+        assert!(story.node(number)["spec"]["unschedulable"].is_null());
+    }
 }

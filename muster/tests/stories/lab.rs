@@ -67,6 +67,16 @@ impl Muster {
         assert!(status.is_ok_and(|status| status.success()), "cannot send {signal}");
     }
 
+    /// How its name in an election begins.
+    pub(crate) fn holder(&self) -> String {
+        format!("muster-{}-", self.child.id())
+    }
+
+    /// Whether it has said so in its log.
+    pub(crate) fn said(&self, text: &str) -> bool {
+        std::fs::read_to_string(&self.log).is_ok_and(|log| log.contains(text))
+    }
+
     fn log(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
@@ -93,11 +103,20 @@ pub(crate) struct Machines {
     /// Labels and taints of the pool.
     pub(crate) labels: Value,
     pub(crate) taints: Value,
+    /// What the pool's policy says beyond its defaults.
+    pub(crate) policy: Value,
 }
 
 impl Default for Machines {
     fn default() -> Self {
-        Self { count: 2, gpus: 0, boot: Duration::from_millis(500), labels: json!({}), taints: json!([]) }
+        Self {
+            count: 2,
+            gpus: 0,
+            boot: Duration::from_millis(500),
+            labels: json!({}),
+            taints: json!([]),
+            policy: json!({}),
+        }
     }
 }
 
@@ -137,7 +156,8 @@ impl Story {
         arguments: &[&str],
     ) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        cluster.kubectl(&["create", "namespace", name], "");
+        let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
+        cluster.kubectl(&["apply", "-f", "-"], &namespace.to_string());
         // As in any cluster, something runs on every node. A cluster without a single pod is not believed.
         let agent = json!({ "apiVersion": "apps/v1", "kind": "DaemonSet",
             "metadata": { "name": format!("agent-{name}"), "namespace": "kube-system" },
@@ -236,7 +256,7 @@ impl Story {
             self.post("/api/v1/hosts", &host).await;
         }
         let spec = json!({
-            "platform": { "type": "baremetal", "baremetal": { "pool": name } },
+            "platform": { "type": "baremetal", "baremetal": { "pool": name, "policy": machines.policy } },
             "autoscaling": { "enabled": true, "minNodes": 0, "maxNodes": machines.count,
                 "scaleUpDelay": "1s", "scaleDownDelay": "1s" },
             "labels": machines.labels, "taints": machines.taints,
@@ -432,6 +452,17 @@ impl Story {
     }
 }
 
+/// The kubeconfig of a service account, which must be there.
+pub(crate) fn account(cluster: &TestCluster, namespace: &str, name: &str, directory: &Path) -> PathBuf {
+    let token = cluster.kubectl(&["-n", namespace, "create", "token", name], "");
+    let admin = std::fs::read_to_string(cluster.kubeconfig()).unwrap();
+    let lines: Vec<&str> = admin.lines().filter(|line| !line.starts_with("users:")).collect();
+    let users = format!("users: [{{name: admin, user: {{token: \"{}\"}}}}]\n", token.trim());
+    let path = directory.join(format!("{name}.kubeconfig"));
+    std::fs::write(&path, format!("{}\n{users}", lines.join("\n"))).unwrap();
+    path
+}
+
 /// A condition of an object, or null.
 pub(crate) fn condition(object: &Value, kind: &str) -> Value {
     let all = object["status"]["conditions"].as_array();
@@ -445,7 +476,13 @@ pub(crate) fn has_taint(node: &Value, key: &str) -> bool {
 
 impl Drop for Story {
     fn drop(&mut self) {
-        // Before its servers: it should not see them vanish. The control plane goes on for the others.
+        // Before its servers: it should not see them vanish. The control plane goes on for the others, to whom nodes that
+        // nobody plays any more would look like an outage.
         self.muster = None;
+        let nodes: Vec<String> = (1..=self.bmcs().len()).map(|n| format!("{}-{n}", self.name)).collect();
+        let mut command = vec!["delete", "node", "--ignore-not-found", "--wait=false"];
+        command.extend(nodes.iter().map(String::as_str));
+        // A control plane that is gone already needs no tidying.
+        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.cluster.kubectl(&command, "")));
     }
 }

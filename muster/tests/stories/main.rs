@@ -12,7 +12,9 @@ mod harness;
 
 mod demand;
 mod disturbed;
+mod elected;
 mod lab;
+mod privilege;
 mod replicas;
 mod trouble;
 mod verdicts;

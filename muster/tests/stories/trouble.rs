@@ -102,3 +102,52 @@ async fn killed_in_the_middle_the_next_process_finishes() {
         .count();
     assert_eq!(open, 0, "{journal}");
 }
+
+/// OPS-R9: evicted is not gone. A pod that lingers after its eviction was granted keeps the power on.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "runs in make e2e"]
+async fn ops_r9_a_pod_that_lingers_after_its_eviction_keeps_the_power_on() {
+    let story = Story::begin("lingering", Machines::default()).await;
+    story.deploy(5, &json!({"cpu": "1"}), &json!({}));
+    story.until_running(5).await;
+    story.muster(&["disable", "cluster", "lingering"]);
+    story.scale(2);
+    story.until_running(2).await;
+    let pods = story.kube(&["get", "pods"]);
+    let names: Vec<&str> =
+        pods["items"].as_array().unwrap().iter().filter_map(|pod| pod["metadata"]["name"].as_str()).collect();
+    let hold = |value: &serde_json::Value| {
+        let patch = json!({ "metadata": { "finalizers": value } }).to_string();
+        for name in &names {
+            // One that is gone meanwhile needs no patch.
+            let there = ["-n", "lingering", "get", "pod", name, "--ignore-not-found", "-o", "name"];
+            if !story.cluster.kubectl(&there, "").is_empty() {
+                story
+                    .cluster
+                    .kubectl(&["-n", "lingering", "patch", "pod", name, "--type=merge", "-p", &patch], "");
+            }
+        }
+    };
+    hold(&json!(["example.com/last-words"]));
+    story.muster(&["enable", "cluster", "lingering"]);
+    let drained = story
+        .until("an eviction is granted", async || {
+            let pods = story.kube(&["get", "pods"]);
+            let going = pods["items"]
+                .as_array()?
+                .iter()
+                .find(|pod| !pod["metadata"]["deletionTimestamp"].is_null())?;
+            going["spec"]["nodeName"].as_str()?.rsplit('-').next()?.parse::<usize>().ok()
+        })
+        .await;
+    // Its replacement runs, and still the machine waits for the pod to be gone.
+    story.until_running(2).await;
+    let began = std::time::Instant::now();
+    while began.elapsed() < std::time::Duration::from_secs(20) {
+        assert_eq!((story.power(drained), story.resets(drained)), (Power::On, vec!["On".to_owned()]));
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    }
+    hold(&serde_json::Value::Null);
+    story.until("it rests", async || (story.phase(drained).await == "idle").then_some(())).await;
+    assert_eq!(story.resets(drained), ["On", "GracefulShutdown"]);
+}

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -20,6 +20,7 @@ pub(crate) struct Wire {
     address: SocketAddr,
     server: String,
     pub(crate) cuts: Arc<AtomicU64>,
+    severed: Arc<AtomicBool>,
     task: JoinHandle<()>,
 }
 
@@ -32,9 +33,13 @@ impl Wire {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let cuts = Arc::new(AtomicU64::new(0));
-        let (upstream, counter) = (server.clone(), Arc::clone(&cuts));
+        let severed = Arc::new(AtomicBool::new(false));
+        let (upstream, counter, broken) = (server.clone(), Arc::clone(&cuts), Arc::clone(&severed));
         let task = tokio::spawn(async move {
             while let Ok((mut near, _)) = listener.accept().await {
+                if broken.load(Ordering::Relaxed) {
+                    continue;
+                }
                 let (upstream, counter) = (upstream.clone(), Arc::clone(&counter));
                 tokio::spawn(async move {
                     let Ok(mut far) = TcpStream::connect(&upstream).await else { return };
@@ -45,7 +50,12 @@ impl Wire {
                 });
             }
         });
-        Self { address, server, cuts, task }
+        Self { address, server, cuts, severed, task }
+    }
+
+    /// From now on nobody gets through; what passes is cut when its time is over.
+    pub(crate) fn sever(&self) {
+        self.severed.store(true, Ordering::Relaxed);
     }
 
     /// A kubeconfig that leads through the wire.

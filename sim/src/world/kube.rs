@@ -52,7 +52,7 @@ impl State {
             fresh_at: self.wall(),
             objects,
             renewed: Arc::new(renewed),
-            set_aside: Arc::from([]),
+            ..ClusterView::default()
         }
     }
 }

@@ -1,0 +1,114 @@
+//! What is printed for which flags. That an API server takes it is tested with a real one.
+
+use serde_json::Value;
+
+use super::*;
+
+fn printed(flags: &str) -> anyhow::Result<String> {
+    let words = std::iter::once("manifests").chain(flags.split_whitespace());
+    print(&Args::try_parse_from(words)?)
+}
+
+/// The objects of one kind.
+fn of(kind: &str, flags: &str) -> Vec<Value> {
+    let text = printed(flags).unwrap();
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
+    objects.into_iter().filter(|object| object["kind"] == kind).collect()
+}
+
+fn settings(flags: &str) -> Value {
+    let map = of("ConfigMap", flags).remove(0);
+    serde_saphyr::from_str(map["data"]["muster.yaml"].as_str().unwrap()).unwrap()
+}
+
+#[test]
+fn flags_that_do_not_go_together_are_refused_with_what_to_do() {
+    #[track_caller]
+    fn check(flags: &str, told: &str) {
+        let error = format!("{:#}", printed(flags).unwrap_err());
+        assert!(error.contains(told), "{flags}: {error}");
+    }
+    check("", "--image");
+    check("--image m --replicas 2", "need --store etcd://host:port");
+    check("--image m --store etcd://a", "write etcd://host:port");
+    check("--image m --store /data", "neither embedded nor etcd");
+    check("--image m --namespace Not_One", "--namespace");
+    check("--image m --auth-mode token", "takes auth.tokens");
+    check("--image m --auth-mode oidc --set auth.oidc.issuer=https://i", "takes auth.oidc.audience");
+    check("--image m --auth-mode dev", "invalid value");
+    check("--image m --set listen=0.0.0.0:1", "follows from how the pod is made");
+    check("--image m --set controller-token=hush", "is a secret");
+    check("--image m --set prometeus.url=x", "did you mean prometheus.url?");
+    check("--image m --etcd-secret s", "--store etcd://host:port");
+    check("--rights-only --image m", "cannot be used with");
+}
+
+#[test]
+fn one_replica_keeps_its_store_on_a_volume_and_several_share_etcd() {
+    let one = "--image m:1";
+    assert_eq!(of("Deployment", one)[0]["spec"]["replicas"], 1);
+    assert_eq!(of("Deployment", one)[0]["spec"]["strategy"]["type"], "Recreate");
+    assert_eq!(of("PersistentVolumeClaim", one).len(), 1);
+    assert_eq!(settings(one)["store"], "embedded");
+    assert!(settings(one)["leader"].is_null(), "nobody to be elected against");
+
+    let two = "--image m:1 --store etcd://10.0.0.1:2379,etcd-1.etcd:2380 --etcd-secret certs";
+    assert_eq!(of("Deployment", two)[0]["spec"]["replicas"], 2);
+    assert_eq!(of("PersistentVolumeClaim", two).len(), 0);
+    assert_eq!(settings(two)["leader"]["by"], "kubernetes");
+    assert_eq!(settings(two)["etcd"]["ca"], "/etc/muster/etcd/ca.crt");
+    assert!(settings(&format!("{two} --leader-by store"))["leader"].is_null());
+    let egress = of("NetworkPolicy", two)[0]["spec"]["egress"].to_string();
+    assert!(egress.contains("10.0.0.1/32") && egress.contains("2380"), "{egress}");
+}
+
+#[test]
+fn rights_are_those_that_the_flags_need() {
+    #[track_caller]
+    fn check(flags: &str, expected: &[&str]) {
+        let rules = ["ClusterRole", "Role"].map(|kind| Value::from(of(kind, flags)).to_string()).concat();
+        for word in ["\"delete\"", "tokenreviews", "\"update\"", "aggregate-to-edit"] {
+            assert_eq!(rules.contains(word), expected.contains(&word), "{word} in {flags}");
+        }
+    }
+    check("--rights-only", &[]);
+    check("--rights-only --delete-nodes", &["\"delete\""]);
+    check("--image m", &["tokenreviews", "aggregate-to-edit"]);
+    check("--image m --auth-mode mtls", &[]);
+    check("--image m --auth-mode mtls --store etcd://a:1", &["\"update\""]);
+    check("--image m --auth-mode mtls --store etcd://a:1 --leader-by store", &[]);
+}
+
+#[test]
+fn settings_are_nested_and_the_servers_own_reader_takes_them() {
+    let flags = "--image m --bmc-allow 10.20.0.0/16,fd00::/8 --set prometheus.url=http://10.0.0.9:9090 \
+                 --set status.lease=2m --delete-nodes";
+    let found = settings(flags);
+    assert_eq!(found["status"]["lease"], "2m");
+    assert_eq!(found["bmc"]["allow"], "10.20.0.0/16,fd00::/8");
+    assert_eq!((&found["auth"]["mode"], &found["listen"]), (&"k8s".into(), &"0.0.0.0:8443".into()));
+    let map = of("ConfigMap", flags).remove(0);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("muster.yaml");
+    std::fs::write(&file, map["data"]["muster.yaml"].as_str().unwrap()).unwrap();
+    let read = Settings::gather(Some(&file), [], []).unwrap();
+    assert_eq!(read.text("bmc.allow"), "10.20.0.0/16,fd00::/8");
+    let egress = of("NetworkPolicy", flags)[0]["spec"]["egress"].to_string();
+    for word in ["10.20.0.0/16", "fd00::/8", "10.0.0.9/32", "9090", "623"] {
+        assert!(egress.contains(word), "{word} in {egress}");
+    }
+}
+
+#[test]
+fn nothing_but_what_is_needed_is_printed_and_no_secret() {
+    let kinds = |flags: &str| -> Vec<String> {
+        let objects: Vec<Value> = serde_saphyr::from_multiple(&printed(flags).unwrap()).unwrap();
+        objects.iter().filter_map(|object| object["kind"].as_str().map(str::to_owned)).collect()
+    };
+    let rights = ["Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
+    assert_eq!(kinds("--rights-only"), rights);
+    assert_eq!(kinds("--rights-only --without-namespace"), rights[1..]);
+    assert!(!kinds("--image m").contains(&"Secret".to_owned()));
+    let text = printed("--image m --tls-secret door").unwrap();
+    assert!(text.contains("kubectl -n muster create secret tls door"), "{text}");
+}
