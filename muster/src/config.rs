@@ -219,6 +219,16 @@ const SETTINGS: &[Known] = &[
     known("own.node", "", "name of the node that this process runs on; it is never drained"),
     known("own.pod", "", "name of the pod that this process runs in; its node is never drained"),
     known("own.namespace", "", "namespace of that pod"),
+    known(
+        "resources.home",
+        "",
+        "cluster that keeps the custom resources: PROJECT/CLUSTER of a connected one, or off; the one that the server runs in when empty",
+    ),
+    known(
+        "resources.namespaces",
+        "create",
+        "what happens to a project without a namespace in that cluster: create makes it, existing waits for it",
+    ),
     known("metrics.hosts", "false", "whether /metrics/hosts serves series for every host"),
     known("status.lease", "5m", "a controller that is silent for longer is unknown, unless it asks for more"),
     known("audit.rotate-bytes", "67108864", "size at which the audit log begins a new file"),

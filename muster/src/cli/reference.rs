@@ -11,6 +11,14 @@ use super::{failure::Exit, kinds::KINDS};
 pub(crate) enum What {
     Cli,
     Configuration,
+    /// The definitions of the custom resources, as YAML for `kubectl apply --server-side -f -`
+    Definitions,
+}
+
+/// The definitions of the custom resources, one document each.
+pub(crate) fn definitions() -> String {
+    let all = muster_kube::resources::definitions();
+    all.iter().map(|one| format!("---\n{}", super::print::yaml::to_string(one))).collect()
 }
 
 /// The whole reference as Markdown. `docs/reference/cli.md` is this text.

@@ -9,6 +9,7 @@ mod hosts;
 mod inventory;
 mod page;
 mod reads;
+mod resources;
 mod steady;
 pub(crate) mod store;
 mod triggers;
@@ -112,6 +113,7 @@ async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
         let (leading, stop) = (switching.lead.subscribe(), stop.clone());
         async move { planning.run(leading, stop).await }
     });
+    let resources = resources::spawn(settings, &app, &hosts.vault, switching.lead.subscribe(), stop.clone())?;
     if seed_example {
         app.example = Some(Example::register(&app.registry, app.clock.now()).await?);
     }
@@ -123,6 +125,7 @@ async fn serve(settings: &Settings, seed_example: bool) -> anyhow::Result<()> {
     listen::serve(listener, door.tls, router, app.limits.header_timeout.as_std(), stop.clone()).await?;
     stop.cancel();
     let _ = planners.await;
+    let _ = resources.await;
     switching.stop().await;
     let _ = loops.await;
     signals.abort();

@@ -14,6 +14,7 @@ mod demand;
 mod disturbed;
 mod lab;
 mod replicas;
+mod resources;
 mod trouble;
 mod verdicts;
 mod wire;
