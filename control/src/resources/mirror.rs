@@ -30,6 +30,12 @@ impl Mirror {
         self.objects.keys().filter(|key| key.kind == kind).cloned().collect()
     }
 
+    /// Objects of a kind that have no record yet.
+    pub(super) fn strays(&self, kind: ResourceKind) -> Vec<ObjectKey> {
+        let all = self.objects.iter().filter(|(key, object)| key.kind == kind && object.id().is_none());
+        all.map(|(key, _)| key.clone()).collect()
+    }
+
     /// Takes in an object; `false` when a newer state of it is known.
     pub(super) fn put(&mut self, object: Resource) -> bool {
         let key = object.key();

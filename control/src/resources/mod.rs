@@ -49,6 +49,8 @@ const LOOK: Duration = Duration::from_secs(5);
 const GATHER: Duration = Duration::from_secs(1);
 /// Pause after a session that ended with an error.
 const PAUSE: Duration = Duration::from_secs(5);
+/// A turn that fails this often in a row is told of: what others do to an object is over by then.
+const TELL_AFTER: u32 = 5;
 /// Where a store's own name is kept, by which objects know the store that made them.
 const STORE_NAME: &str = "/muster/resources/store";
 
@@ -208,6 +210,10 @@ impl<'s> Session<'s> {
                 item = clusters.next() => {
                     let item = item.map_err(|error| error.to_string())?;
                     cluster_changed(&self.setup.registry, &mut self.queue, &item);
+                    // Somebody may have waited for this one.
+                    for key in self.turns.mirror().strays(ResourceKind::NodePool) {
+                        self.queue.push(Work::Stray(key));
+                    }
                 }
                 item = hosts.next() => {
                     let item = item.map_err(|error| error.to_string())?;
@@ -235,13 +241,25 @@ impl<'s> Session<'s> {
     fn over(queue: &mut Queue, work: &Work, outcome: Outcome, now: Duration) {
         match outcome {
             Outcome::Done => queue.done(work),
+            Outcome::Then(next) => {
+                queue.done(work);
+                queue.push(next);
+            }
             Outcome::Refused => {
                 queue.done(work);
                 queue.push_at(work.clone(), now.saturating_add(queue::LONGEST));
             }
             Outcome::Again(why) => {
-                tracing::debug!(?work, why, "not settled yet");
-                queue.failed(work, now);
+                let failures = queue.failed(work, now);
+                if failures == TELL_AFTER {
+                    tracing::warn!(
+                        ?work,
+                        why,
+                        "a record and its object cannot be brought together; trying again"
+                    );
+                } else {
+                    tracing::debug!(?work, why, failures, "not settled yet");
+                }
             }
         }
     }

@@ -85,13 +85,15 @@ impl Queue {
         self.finish(work);
     }
 
-    /// A turn is over, and has to be taken again.
-    pub(super) fn failed(&mut self, work: &Work, now: Duration) {
+    /// A turn is over, and has to be taken again; how often it has failed in a row.
+    pub(super) fn failed(&mut self, work: &Work, now: Duration) -> u32 {
         let failures = self.failures.entry(work.clone()).or_default();
         let wait = SHORTEST.millis().saturating_mul(1 << (*failures).min(16)).min(LONGEST.millis());
         *failures += 1;
+        let count = *failures;
         self.finish(work);
         self.push_at(work.clone(), now.saturating_add(Duration::from_millis(wait)));
+        count
     }
 
     fn finish(&mut self, work: &Work) {

@@ -34,6 +34,8 @@ pub(super) enum Outcome {
     Done,
     /// Something got in the way; it is tried again, sooner or later.
     Again(String),
+    /// The rest is another turn.
+    Then(Work),
     /// The object says what is wrong; others may put it right without our noticing.
     Refused,
 }
@@ -266,8 +268,11 @@ impl Turns {
             mark(&mut wanted, held);
             wanted.set_finalizer(true);
         }
-        if let Verdict::Refused(refusal) = verdict {
-            tracing::warn!(object = %object.key(), reason = refusal.reason, message = refusal.message, "an edit was refused");
+        if let Verdict::Refused(refusal) = verdict
+            && !status::says(object, refusal)
+        {
+            let (reason, why) = (refusal.reason, refusal.message.as_str());
+            tracing::warn!(object = %object.key(), reason, why, "an edit was refused");
         }
         let same = shape::canonical(wanted.spec.clone()) == shape::canonical(object.spec.clone());
         let present = if same && wanted.metadata == object.metadata {
@@ -331,7 +336,7 @@ impl Turns {
         marked.set_finalizer(true);
         let object = if marked.metadata == object.metadata { marked } else { self.write(&marked).await? };
         if self.side.knows(key.kind, &id, &key.namespace) {
-            return self.record(key.kind, &id).await;
+            return Ok(Outcome::Then(Work::Record(key.kind, id)));
         }
         let mut spec = shape::canonical(object.spec.clone());
         defaults::strip(self.port.schema(key.kind), &mut spec);
@@ -339,7 +344,7 @@ impl Turns {
         match self.side.create(&wish, cluster).await {
             Ok(id) => {
                 tracing::info!(object = %key, id, "an object was taken into the store");
-                self.record(key.kind, &id).await
+                Ok(Outcome::Then(Work::Record(key.kind, id)))
             }
             Err(Trouble::Refused(refusal)) => {
                 self.refuse(&object, refusal).await?;
@@ -354,7 +359,8 @@ impl Turns {
         if status::says(object, &refusal) {
             return Ok(());
         }
-        tracing::warn!(object = %object.key(), reason = refusal.reason, message = refusal.message, "an object was refused");
+        let (reason, why) = (refusal.reason, refusal.message.as_str());
+        tracing::warn!(object = %object.key(), reason, why, "an object was refused");
         let (says, now) = (json!({ "phase": "Refused" }), self.side.clock.now());
         let facts =
             Facts { id: None, version: Revision::ZERO, generation: 0, says: &says, store: &self.store, now };

@@ -87,7 +87,7 @@ pub(super) fn spec() -> Field {
         "idleWatts must not be above maxWatts",
     )
     .rule(
-        "self.powerInterface != 'wol' || has(self.macAddress)",
+        "self.powerInterface != 'wol' || has(self.macAddress) || has(self.drivers)",
         "macAddress is required for wol: the network card that is woken",
     )
     .rule(

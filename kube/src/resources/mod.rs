@@ -47,6 +47,22 @@ pub fn definition(kind: ResourceKind) -> &'static Value {
         .expect("ALL has every kind")
 }
 
+/// What Muster asks of the home cluster for its objects, as rules of a `ClusterRole`. The last one is needed only where
+/// Muster makes the namespaces of projects.
+pub fn rules() -> Vec<Value> {
+    let plurals = ResourceKind::ALL.map(ResourceKind::plural);
+    let statuses = plurals.map(|plural| format!("{plural}/status"));
+    vec![
+        json!({ "apiGroups": [API_GROUP], "resources": plurals, "verbs": ["list", "watch", "create", "update", "delete"] }),
+        json!({ "apiGroups": [API_GROUP], "resources": statuses, "verbs": ["update"] }),
+        json!({
+            "apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "verbs": ["get"],
+            "resourceNames": ResourceKind::ALL.map(definition_name),
+        }),
+        json!({ "apiGroups": [""], "resources": ["namespaces"], "verbs": ["create"] }),
+    ]
+}
+
 /// The name of a kind's definition.
 pub fn definition_name(kind: ResourceKind) -> String {
     format!("{}.{API_GROUP}", kind.plural())

@@ -223,13 +223,11 @@ impl Follow {
                 let object = serde_json::from_str(raw.get()).ok();
                 all.extend(object.and_then(|object| Resource::read(self.kind, object)));
             }
-            match page.metadata.next.filter(|token| !token.is_empty()) {
-                Some(token) => next = format!("&continue={token}"),
-                None => {
-                    self.version = Some(page.metadata.resource_version);
-                    return Ok(ResourceEvent::All(all));
-                }
-            }
+            let Some(token) = page.metadata.next.filter(|token| !token.is_empty()) else {
+                self.version = Some(page.metadata.resource_version);
+                return Ok(ResourceEvent::All(all));
+            };
+            next = format!("&continue={token}");
         }
     }
 

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::schema::{
-    Field, anything, count, keyed, label, list, map, object, quantity, set, text, time, words, yes_no,
+    Field, anything, keyed, label, list, map, object, quantity, set, tally, text, time, words, yes_no,
 };
 
 /// Where machines come from; one block each.
@@ -115,7 +115,7 @@ fn conditions() -> Field {
             ("reason", text("One word, for programs.")),
             ("message", text("One sentence, for people.")),
             ("lastTransitionTime", time("When the status last became what it is.")),
-            ("observedGeneration", count("The generation of the object that it speaks of.", 0, i64::MAX)),
+            ("observedGeneration", tally("The generation of the object that it speaks of.")),
         ],
     );
     let about = "What holds, since when and why. Synced says whether the last edit was taken.";
@@ -130,7 +130,7 @@ pub(super) fn status<const N: usize>(more: [(&str, Field); N]) -> Field {
             ("id", text("The record of the store that this object stands for.")),
             ("revision", text("The store's revision that this object was made from.")),
             ("store", text("Which store that is.")),
-            ("observedGeneration", count("The generation that Muster has taken up.", 0, i64::MAX)),
+            ("observedGeneration", tally("The generation that Muster has taken up.")),
             ("seen", text("What Muster had seen of the object when it refused an edit.")),
             ("summary", text("The worst reason, in one word.")),
             ("phase", text("Where it is in its life.")),

@@ -8,7 +8,8 @@ use super::{
         resources, selector, spot, status, taints, zone_list,
     },
     schema::{
-        Field, count, duration, label, list, map, number, object, quantity, set, share, text, words, yes_no,
+        DNS_NAME, Field, count, duration, label, list, map, number, object, quantity, set, share, tally,
+        text, words, yes_no,
     },
 };
 
@@ -37,7 +38,10 @@ pub(super) fn spec() -> Field {
         [
             (
                 "cluster",
-                label("The cluster that the nodes belong to, by name.")
+                text("The Cluster object of this namespace that the nodes belong to.")
+                    .with("minLength", 1)
+                    .most(253)
+                    .with("pattern", DNS_NAME)
                     .fixed("a pool cannot move to another cluster"),
             ),
             ("name", name_of("pool; the object's own name without the cluster's unless given")),
@@ -114,10 +118,6 @@ fn headroom() -> Field {
         ],
     )
     .rule("has(self.nodes) != has(self.pods)", "headroom is given as nodes or as pods")
-    .rule(
-        "has(self.pods) == has(self.resources)",
-        "headroom in pods says what each of them requests, in resources",
-    )
 }
 
 fn schedule() -> Field {
@@ -316,7 +316,7 @@ fn vsphere() -> Field {
 }
 
 pub(super) fn pool_status() -> Field {
-    let nodes = |about| count(about, 0, i64::MAX);
+    let nodes = tally;
     status([
         (
             "nodes",

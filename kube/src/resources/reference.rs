@@ -28,7 +28,7 @@ pub fn markdown() -> String {
         let _ = write!(out, "\n## {kind}\n\n{about} Short name `{}`, category `muster`.\n", kind.short());
         if let Some(scale) = version["subresources"].get("scale") {
             let path = scale["specReplicasPath"].as_str().unwrap_or_default().trim_start_matches('.');
-            let _ = write!(out, "`kubectl scale` sets `{path}`.\n");
+            let _ = writeln!(out, "`kubectl scale` sets `{path}`.");
         }
         columns(&mut out, version);
         for part in ["spec", "status"] {
@@ -68,16 +68,14 @@ fn kind_of(schema: &Value) -> String {
         let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
         text = words.join(", ");
     }
-    if let (Some(least), Some(most)) = (schema["minimum"].as_i64(), schema["maximum"].as_i64())
-        && most < i64::MAX
-    {
+    if let (Some(least), Some(most)) = (schema["minimum"].as_i64(), schema["maximum"].as_i64()) {
         let _ = write!(text, " {least} to {most}");
     }
     if let Some(keys) = schema["x-kubernetes-list-map-keys"].as_array() {
         let keys: Vec<&str> = keys.iter().filter_map(Value::as_str).collect();
         let _ = write!(text, " by {}", keys.join(" and "));
     } else if schema["x-kubernetes-list-type"] == "set" {
-        text = "set".to_owned();
+        "set".clone_into(&mut text);
     }
     if schema["type"] == "object" && schema["x-kubernetes-preserve-unknown-fields"] == true {
         text.push_str(", open");

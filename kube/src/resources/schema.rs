@@ -4,6 +4,8 @@ use serde_json::{Map, Value, json};
 
 /// A DNS label, as names of clusters, pools and hosts are.
 pub(super) const DNS_LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
+/// DNS labels with dots between them, as names of objects are.
+pub(super) const DNS_NAME: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 /// A Go-style duration.
 pub(super) const DURATION: &str = r"^\+?(0|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$";
 
@@ -47,6 +49,11 @@ pub(super) fn yes_no(about: &str) -> Field {
 
 pub(super) fn count(about: &str, least: i64, most: i64) -> Field {
     typed("integer", about).with("format", "int64").with("minimum", least).with("maximum", most)
+}
+
+/// A number without a limit. API servers keep limits as floats, in which the largest integer does not fit.
+pub(super) fn tally(about: &str) -> Field {
+    typed("integer", about).with("format", "int64").with("minimum", 0)
 }
 
 pub(super) fn words(about: &str, words: &[&str]) -> Field {

@@ -185,7 +185,9 @@ fn unknown(schema: &Value, value: &Value, path: &str, found: &mut Vec<String>) {
             }
         }
         Value::Array(items) => {
-            items.iter().for_each(|item| unknown(&schema["items"], item, &format!("{path}[]"), found))
+            for item in items {
+                unknown(&schema["items"], item, &format!("{path}[]"), found);
+            }
         }
         _ => {}
     }

@@ -38,7 +38,9 @@ fn walk(schema: &Value, value: &mut Value, visit: Visit<'_>) {
         }
         Value::Array(items) => {
             if let Some(inner) = schema.get("items") {
-                items.iter_mut().for_each(|item| walk(inner, item, visit));
+                for item in items {
+                    walk(inner, item, visit);
+                }
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
@@ -51,6 +53,15 @@ mod tests {
 
     use super::*;
 
+    #[track_caller]
+    fn check(schema: &Value, bare: Value, filled: &Value) {
+        let mut value = bare.clone();
+        fill(schema, &mut value);
+        assert_eq!(value, *filled);
+        strip(schema, &mut value);
+        assert_eq!(value, bare);
+    }
+
     #[test]
     fn defaults_go_into_objects_that_are_there_and_out_again() {
         let schema = json!({ "properties": {
@@ -58,14 +69,6 @@ mod tests {
             "block": { "properties": { "cpu": { "default": 70 } } },
             "list": { "items": { "properties": { "on": { "default": true } } } },
         } });
-        #[track_caller]
-        fn check(schema: &Value, bare: Value, filled: &Value) {
-            let mut value = bare.clone();
-            fill(schema, &mut value);
-            assert_eq!(value, *filled);
-            strip(schema, &mut value);
-            assert_eq!(value, bare);
-        }
         check(&schema, json!({}), &json!({ "mode": "advise" }));
         check(&schema, json!({ "mode": "active" }), &json!({ "mode": "active" }));
         check(&schema, json!({ "block": {} }), &json!({ "mode": "advise", "block": { "cpu": 70 } }));

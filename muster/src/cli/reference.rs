@@ -18,7 +18,8 @@ pub(crate) enum What {
 /// The definitions of the custom resources, one document each.
 pub(crate) fn definitions() -> String {
     let all = muster_kube::resources::definitions();
-    all.iter().map(|one| format!("---\n{}", super::print::yaml::to_string(one))).collect()
+    let texts: Vec<String> = all.iter().map(super::print::yaml::to_string).collect();
+    format!("---\n{}", texts.join("---\n"))
 }
 
 /// The whole reference as Markdown. `docs/reference/cli.md` is this text.

@@ -137,10 +137,8 @@ fn summary(shown: &Value, phase: &str) -> String {
 /// The same of a host, whose conditions are troubles when they hold. A host that is off is not unwell.
 fn host_summary(shown: &Value, state: &str) -> String {
     let weight = |kind: &str, status: &str| match (kind, status) {
-        ("Ready", _) | (_, "Unknown") => Weight::Fine,
-        ("BMCReachable", "False") => Weight::Fault,
-        ("BMCReachable", _) => Weight::Fine,
-        (_, "True") => Weight::Fault,
+        ("Ready", _) | ("BMCReachable", "True") => Weight::Fine,
+        ("BMCReachable", "False") | (_, "True") => Weight::Fault,
         _ => Weight::Fine,
     };
     worst(shown, weight, Weight::Fine).unwrap_or_else(|| state.to_owned())
