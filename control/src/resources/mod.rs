@@ -113,12 +113,15 @@ pub async fn run(setup: Setup, mut leading: Leading, stop: CancellationToken) {
                 ended = Session::run(&setup, &mark) => ended,
                 _ = leading.wait_for(Option::is_none) => Ok(()),
             };
-            if let Err(why) = ended {
-                if why != told {
-                    tracing::warn!(why, "custom resources are not kept in step; trying again");
-                    told = why;
+            match ended {
+                Ok(()) => told.clear(),
+                Err(why) => {
+                    if why != told {
+                        tracing::warn!(why, "custom resources are not kept in step; trying again");
+                        told = why;
+                    }
+                    setup.clock.sleep(PAUSE).await;
                 }
-                setup.clock.sleep(PAUSE).await;
             }
         };
         tokio::select! {

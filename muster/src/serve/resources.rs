@@ -1,6 +1,13 @@
 //! Which cluster keeps the custom resources, and the loop that keeps them in step with the store.
 
-use std::{path::Path, str::FromStr, sync::Arc};
+use std::{
+    path::Path,
+    str::FromStr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use async_trait::async_trait;
 use muster_control::{
@@ -59,6 +66,8 @@ struct HomeCluster {
     registry: Arc<Registry>,
     vault: Arc<Vault>,
     clock: Arc<dyn Clock>,
+    /// Whether it was said that the chosen home is not there.
+    missed: AtomicBool,
 }
 
 impl HomeCluster {
@@ -89,7 +98,18 @@ impl HomeCluster {
 #[async_trait]
 impl Home for HomeCluster {
     async fn mark(&self) -> Option<String> {
-        self.access().await.map(|access| match access {
+        let access = self.access().await;
+        if let Choice::Registered { project, name } = &self.choice
+            && self.missed.swap(access.is_none(), Ordering::Relaxed) != access.is_none()
+            && access.is_none()
+        {
+            tracing::warn!(
+                %project,
+                name,
+                "resources.home names no connected cluster; custom resources are kept once it is connected"
+            );
+        }
+        access.map(|access| match access {
             Access::InCluster => "in-cluster".to_owned(),
             Access::Kubeconfig { text, context } => {
                 let text = text.expose_text().unwrap_or_default();
@@ -119,6 +139,7 @@ pub(super) fn spawn(
         registry: Arc::clone(&app.registry),
         vault: Arc::clone(vault),
         clock: Arc::clone(&app.clock),
+        missed: AtomicBool::new(false),
     };
     let setup = Setup {
         registry: Arc::clone(&app.registry),

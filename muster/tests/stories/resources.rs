@@ -656,6 +656,32 @@ async fn a_hundred_at_once_with_a_muster_that_dies() {
     bulk(100).await;
 }
 
+/// A Muster whose store is empty, for example because it was pointed at the wrong one, takes nothing away.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_store_touches_nothing() {
+    let desk = Desk::open("first").await;
+    let lab = desk.cluster("lab").await;
+    desk.pool(&lab, "web", &spec()).await;
+    let before = desk.synced("mnp", "lab.web").await;
+    let project = desk.project.clone();
+    drop(desk);
+    let desk = Desk::open("second").await;
+    let read = |kind: &str, name: &str| -> Value {
+        let arguments = ["-n", &project, "get", kind, name, "--ignore-not-found", "-o", "json"];
+        serde_json::from_str(&desk.cluster.kubectl(&arguments, "")).unwrap_or_default()
+    };
+    let after = desk
+        .until("the other store is named as the reason", async || {
+            let object = read("mnp", "lab.web");
+            (condition(&object, "Synced")["reason"] == "OtherStore").then_some(object)
+        })
+        .await;
+    assert_eq!((&after["spec"], &after["metadata"]["uid"]), (&before["spec"], &before["metadata"]["uid"]));
+    assert_eq!(after["status"]["id"], before["status"]["id"]);
+    // Nor does it hold up who wants to be rid of it.
+    desk.cluster.kubectl(&["-n", &project, "delete", "mnp", "lab.web", "--timeout=120s"], "");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "the big count; make e2e runs it"]
 async fn a_thousand_at_once_with_a_muster_that_dies() {
