@@ -89,7 +89,7 @@ pub(super) fn host(host: &Host) -> Value {
         shown["summary"] = "SetAside".into();
         return shown;
     }
-    shown["summary"] = host_summary(&shown, shown["state"].as_str().unwrap_or_default()).into();
+    shown["summary"] = host_summary(&shown, shown["phase"].as_str().unwrap_or_default()).into();
     shown
 }
 
@@ -134,14 +134,15 @@ fn summary(shown: &Value, phase: &str) -> String {
     worst(shown, weight, quiet).unwrap_or_else(|| phase.to_owned())
 }
 
-/// The same of a host, whose conditions are troubles when they hold. A host that is off is not unwell.
-fn host_summary(shown: &Value, state: &str) -> String {
+/// The same of a host, whose conditions are troubles when they hold. A host that is off is not unwell; its state is shown
+/// anyway, so its phase says what goes on.
+fn host_summary(shown: &Value, phase: &str) -> String {
     let weight = |kind: &str, status: &str| match (kind, status) {
         ("Ready", _) | ("BMCReachable", "True") => Weight::Fine,
         ("BMCReachable", "False") | (_, "True") => Weight::Fault,
         _ => Weight::Fine,
     };
-    worst(shown, weight, Weight::Fine).unwrap_or_else(|| state.to_owned())
+    worst(shown, weight, Weight::Fine).unwrap_or_else(|| phase.to_owned())
 }
 
 /// The reason of the first of the worst conditions that weigh more than `quiet`.
@@ -186,9 +187,9 @@ mod tests {
     #[test]
     fn ops_u1_a_host_that_is_off_is_well() {
         let fine = [("Ready", "False", "Off"), ("BMCReachable", "True", "Answers")];
-        assert_eq!(host_summary(&shown(&fine), "off"), "off");
+        assert_eq!(host_summary(&shown(&fine), "idle"), "idle");
         let lost = [("Ready", "False", "Off"), ("BMCReachable", "False", "Timeout")];
-        assert_eq!(host_summary(&shown(&lost), "off"), "Timeout");
+        assert_eq!(host_summary(&shown(&lost), "idle"), "Timeout");
         let held = [("BMCReachable", "True", "Answers"), ("Held", "True", "ByHand")];
         assert_eq!(host_summary(&shown(&held), "ready"), "ByHand");
     }
