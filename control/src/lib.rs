@@ -17,4 +17,5 @@ pub mod lead;
 pub mod news;
 pub mod planner;
 pub mod registry;
+pub mod resources;
 pub mod snapshot;

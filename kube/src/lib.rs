@@ -18,6 +18,7 @@ mod events;
 mod guard;
 mod kubeconfig;
 mod port;
+pub mod resources;
 pub mod review;
 pub mod rights;
 mod watch;

@@ -26,6 +26,7 @@ pub mod power;
 pub mod quantity;
 pub mod rack;
 pub mod report;
+pub mod resource;
 pub mod restored;
 pub mod secret;
 pub mod status;

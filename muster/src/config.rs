@@ -233,6 +233,16 @@ const SETTINGS: &[Known] = &[
         "[]",
         "names of nodes that members of the store run on, where store does not tell by addresses; they are never drained",
     ),
+    known(
+        "resources.home",
+        "",
+        "cluster that keeps the custom resources: PROJECT/CLUSTER of a connected one, or off; the one that the server runs in when empty",
+    ),
+    known(
+        "resources.namespaces",
+        "create",
+        "what happens to a project without a namespace in that cluster: create makes it, existing waits for it",
+    ),
     known("metrics.hosts", "false", "whether /metrics/hosts serves series for every host"),
     known("status.lease", "5m", "a controller that is silent for longer is unknown, unless it asks for more"),
     known("audit.rotate-bytes", "67108864", "size at which the audit log begins a new file"),

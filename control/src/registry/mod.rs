@@ -43,6 +43,7 @@ use bytes::Bytes;
 use muster_model::{
     Clock, Duration,
     identity::Secrets,
+    status::PoolRollup,
     store::{Entry, Revision, Store, StoreError},
 };
 use tokio_util::sync::CancellationToken;
@@ -284,6 +285,11 @@ impl Registry {
     /// What the index knows of an object.
     pub fn summary(&self, kind: Kind, id: Uuid) -> Option<Arc<Summary>> {
         self.shared.index().get(kind, id).cloned()
+    }
+
+    /// A cluster's pools, counted.
+    pub fn pools_of(&self, cluster: Uuid) -> PoolRollup {
+        self.shared.index().rollup(cluster)
     }
 
     /// Calls `each` with every object of a kind, oldest first: for metrics.

@@ -8,7 +8,7 @@
 mod backoff;
 mod health;
 mod source;
-mod wire;
+pub(crate) mod wire;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

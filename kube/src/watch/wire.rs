@@ -11,44 +11,44 @@ const LONGEST_LINE: usize = 16 << 20;
 
 /// One line of a watch.
 #[derive(Debug, Deserialize)]
-pub(super) struct Line<'a> {
+pub(crate) struct Line<'a> {
     #[serde(rename = "type", borrow)]
-    pub(super) kind: Cow<'a, str>,
+    pub(crate) kind: Cow<'a, str>,
     #[serde(borrow)]
-    pub(super) object: &'a RawValue,
+    pub(crate) object: &'a RawValue,
 }
 
 /// One page of a list.
 #[derive(Debug, Deserialize)]
-pub(super) struct Page<'a> {
+pub(crate) struct Page<'a> {
     #[serde(default)]
-    pub(super) metadata: PageMeta,
+    pub(crate) metadata: PageMeta,
     #[serde(borrow, default)]
-    pub(super) items: Option<Vec<&'a RawValue>>,
+    pub(crate) items: Option<Vec<&'a RawValue>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct PageMeta {
-    pub(super) resource_version: String,
+pub(crate) struct PageMeta {
+    pub(crate) resource_version: String,
     #[serde(rename = "continue")]
-    pub(super) next: Option<String>,
+    pub(crate) next: Option<String>,
 }
 
 /// As much of any object as a watch needs, also of one that cannot be read otherwise.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Stub {
-    pub(super) metadata: StubMeta,
-    pub(super) spec: StubSpec,
+pub(crate) struct Stub {
+    pub(crate) metadata: StubMeta,
+    pub(crate) spec: StubSpec,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct StubMeta {
-    pub(super) name: String,
-    pub(super) namespace: String,
-    pub(super) resource_version: String,
+pub(crate) struct StubMeta {
+    pub(crate) name: String,
+    pub(crate) namespace: String,
+    pub(crate) resource_version: String,
     annotations: Option<StubAnnotations>,
 }
 
@@ -60,8 +60,8 @@ struct StubAnnotations {
 
 /// A pod's node; anything else about a spec is nobody's business here.
 #[derive(Debug, Default)]
-pub(super) struct StubSpec {
-    pub(super) node_name: Option<String>,
+pub(crate) struct StubSpec {
+    pub(crate) node_name: Option<String>,
 }
 
 impl<'de> Deserialize<'de> for StubSpec {
@@ -79,19 +79,19 @@ impl<'de> Deserialize<'de> for StubSpec {
 
 impl Stub {
     /// What can be told of an object, however broken it is.
-    pub(super) fn of(raw: &RawValue) -> Self {
+    pub(crate) fn of(raw: &RawValue) -> Self {
         serde_json::from_str(raw.get()).unwrap_or_default()
     }
 
     /// The bookmark after the last object of a streamed list.
-    pub(super) fn ends_initial_events(&self) -> bool {
+    pub(crate) fn ends_initial_events(&self) -> bool {
         let mark = self.metadata.annotations.as_ref().and_then(|notes| notes.initial_events_end.as_deref());
         mark == Some("true")
     }
 }
 
 /// The next line without its end, or `None` when the stream is over. Half a line at the end is no line.
-pub(super) async fn next_line<R: AsyncBufRead + Unpin>(
+pub(crate) async fn next_line<R: AsyncBufRead + Unpin>(
     reader: &mut R,
     line: &mut Vec<u8>,
 ) -> std::io::Result<Option<()>> {

@@ -211,6 +211,9 @@ async fn dispatch(command: Command, tools: &Tools) -> Outcome {
         Command::Reference { what: reference::What::Configuration } => {
             tools.screen.data(&crate::config::markdown())
         }
+        Command::Reference { what: reference::What::Definitions } => {
+            tools.screen.data(&reference::definitions())
+        }
         Command::Complete(args) => complete::answer_kubectl(tools, &args),
     }
 }

@@ -11,6 +11,15 @@ use super::{failure::Exit, kinds::KINDS};
 pub(crate) enum What {
     Cli,
     Configuration,
+    /// The definitions of the custom resources, as YAML for `kubectl apply --server-side -f -`
+    Definitions,
+}
+
+/// The definitions of the custom resources, one document each.
+pub(crate) fn definitions() -> String {
+    let all = muster_kube::resources::definitions();
+    let texts: Vec<String> = all.iter().map(super::print::yaml::to_string).collect();
+    format!("---\n{}", texts.join("---\n"))
 }
 
 /// The whole reference as Markdown. `docs/reference/cli.md` is this text.

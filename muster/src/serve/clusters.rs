@@ -167,7 +167,7 @@ impl Connected {
     }
 }
 
-fn credentials(access: &Access) -> Credentials {
+pub(super) fn credentials(access: &Access) -> Credentials {
     match access {
         Access::InCluster => Credentials::InCluster,
         Access::Kubeconfig { text, context } => Credentials::Text {

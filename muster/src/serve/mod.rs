@@ -11,6 +11,7 @@ mod inventory;
 mod outside;
 mod page;
 mod reads;
+mod resources;
 mod steady;
 pub(crate) mod store;
 mod triggers;
@@ -139,6 +140,8 @@ pub(crate) struct Served {
     connected: Arc<clusters::Connected>,
     switching: hosts::Running,
     planning: Planning,
+    /// Custom resources; a played world has none.
+    resources: Option<muster_control::resources::Setup>,
     steady: Arc<SteadyClock>,
     seed_example: bool,
     /// Whether time is not that of the callers.
@@ -228,6 +231,10 @@ impl Served {
             clock,
         };
         let planning = Planning::new(parts, Arc::clone(&app.clock));
+        let resources = match played {
+            Some(_) => None,
+            None => Some(resources::setup(settings, &app, &hosts.vault)?),
+        };
         Ok(Self {
             opened,
             app,
@@ -235,6 +242,7 @@ impl Served {
             connected,
             switching,
             planning,
+            resources,
             steady,
             seed_example: false,
             played: played.is_some(),
@@ -247,8 +255,8 @@ impl Served {
         Entrance { address, tls }: Entrance,
         announce: impl FnOnce(SocketAddr, &App),
     ) -> anyhow::Result<()> {
-        let Self { opened, mut app, hosts, connected, switching, planning, steady, seed_example, played } =
-            self;
+        let (seed_example, played) = (self.seed_example, self.played);
+        let Self { opened, mut app, hosts, connected, switching, planning, resources, steady, .. } = self;
         let stop = app.stop.clone();
         let loops = tokio::spawn({
             let (registry, inventory) = (Arc::clone(&app.registry), Arc::clone(&hosts.inventory));
@@ -269,6 +277,14 @@ impl Served {
             let (leading, stop) = (switching.lead.subscribe(), stop.clone());
             async move { planning.run(leading, stop).await }
         });
+        let resources = tokio::spawn({
+            let (leading, stop) = (switching.lead.subscribe(), stop.clone());
+            async move {
+                if let Some(setup) = resources {
+                    muster_control::resources::run(setup, leading, stop).await;
+                }
+            }
+        });
         if seed_example {
             app.example = Some(Example::register(&app.registry, app.clock.now()).await?);
         }
@@ -281,6 +297,7 @@ impl Served {
         listen::serve(listener, tls, router, app.limits.header_timeout.as_std(), stop.clone()).await?;
         stop.cancel();
         let _ = planners.await;
+        let _ = resources.await;
         switching.stop().await;
         let _ = loops.await;
         signals.abort();

@@ -16,6 +16,7 @@ mod elected;
 mod lab;
 mod privilege;
 mod replicas;
+mod resources;
 mod trouble;
 mod verdicts;
 mod wire;
