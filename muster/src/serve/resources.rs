@@ -12,16 +12,13 @@ use std::{
 use async_trait::async_trait;
 use muster_control::{
     inventory::{Access, Vault},
-    lead::Leading,
     registry::{Filter, Kind, Registry, Start},
-    resources::{self, Home, Setup},
+    resources::{Home, Setup},
 };
 use muster_kube::{Client, Credentials, resources::Objects};
 use muster_model::{Clock, ClusterId, Project, resource::ResourcePort};
 use muster_server::app::App;
 use sha2::{Digest, Sha256};
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 
 use super::clusters::credentials;
 use crate::config::Settings;
@@ -126,7 +123,7 @@ impl Home for HomeCluster {
     }
 }
 
-/// Starts the loop. It does nothing while another process leads, or while there is no home.
+/// What the loop works with. It does nothing while another process leads, or while there is no home.
 pub(super) fn setup(settings: &Settings, app: &App, vault: &Arc<Vault>) -> anyhow::Result<Setup> {
     let home = HomeCluster {
         choice: settings.parsed("resources.home")?,

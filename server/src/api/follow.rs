@@ -17,7 +17,7 @@ use muster_model::{
 
 use super::{Call, watch};
 use crate::{
-    error::{ApiError, Code},
+    error::ApiError,
     query::Query,
 };
 

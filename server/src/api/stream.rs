@@ -19,7 +19,7 @@ use tokio::sync::broadcast::{Receiver, error::RecvError};
 
 use super::{Call, watch};
 use crate::{
-    error::{ApiError, Code},
+    error::ApiError,
 };
 
 /// A page that has heard nothing for two of these says so.
