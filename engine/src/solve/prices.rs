@@ -95,11 +95,8 @@ const MINOR: i128 = 4;
 
 /// The same prices with next to nothing for lanes that are not scarce; `None` if there is no such lane.
 pub(crate) fn sharpened(prices: &[i64], demand: &[i128], machines: &[(&[i64], i64)]) -> Option<Vec<i64>> {
-    let worth = |lane: usize| i128::from(prices[lane]).saturating_mul(demand[lane]);
-    let most = (0..prices.len()).map(worth).max()?;
-    let minor = |lane: &usize| prices[*lane] > 0 && worth(*lane) < most / MINOR;
     let mut sharp = prices.to_vec();
-    for lane in (0..prices.len()).filter(minor) {
+    for lane in minor_lanes(prices, demand) {
         sharp[lane] /= 16;
     }
     if sharp == prices {
@@ -109,14 +106,20 @@ pub(crate) fn sharpened(prices: &[i64], demand: &[i128], machines: &[(&[i64], i6
     Some(sharp)
 }
 
-/// The same prices with what machines waste, by the lane that ran out on them first, charged to all who use that lane;
-/// `None` if nothing is wasted.
+/// The same prices with what machines waste charged to all who use the lane that ran out on them first; `wasted` is by
+/// that lane. `None` where prices already explain at least half of the cost: then the search finds better ones.
 pub(crate) fn charged(
     prices: &[i64],
     wasted: &[i128],
+    cost: i64,
     demand: &[i128],
     machines: &[(&[i64], i64)],
 ) -> Option<Vec<i64>> {
+    let explained: i128 =
+        prices.iter().zip(demand).map(|(&price, &wanted)| i128::from(price).saturating_mul(wanted)).sum();
+    if (explained >> SCALE) * 2 >= i128::from(cost) {
+        return None;
+    }
     let mut charged = prices.to_vec();
     for ((price, &waste), &wanted) in charged.iter_mut().zip(wasted).zip(demand) {
         if wanted > 0 {
@@ -124,11 +127,15 @@ pub(crate) fn charged(
             *price = price.saturating_add(i64::try_from(more).unwrap_or(i64::MAX));
         }
     }
-    if charged == prices {
-        return None;
-    }
     scale_to_cost(&mut charged, machines);
     Some(charged)
+}
+
+/// Lanes that somebody wants and machines are not bought for.
+fn minor_lanes(prices: &[i64], demand: &[i128]) -> Vec<usize> {
+    let worth = |lane: usize| i128::from(prices[lane]).saturating_mul(demand[lane]);
+    let most = (0..prices.len()).map(worth).max().unwrap_or(0);
+    (0..prices.len()).filter(|&lane| demand[lane] > 0 && worth(lane) < most / MINOR).collect()
 }
 
 /// Scales prices so that no machine is worth more than its cost.

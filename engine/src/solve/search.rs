@@ -1,7 +1,7 @@
 //! Tries several ways to build machines for what is left and keeps the cheapest.
 //!
-//! Every attempt is a full construction under other lane prices or another style. What the first ones waste says
-//! which lanes are too cheap; then the search climbs from the best so far, one lane at a time, until its budget of
+//! Every attempt is a full construction under other lane prices or another style. Where the first prices explain little
+//! of the cost, what machines waste says which lanes are too cheap; then the search climbs from the best so far, one lane at a time, until its budget of
 //! counted effort is spent.
 
 use super::{
@@ -77,6 +77,18 @@ pub(crate) fn search(draft: &Draft<'_>, rules: &Rules, catalog: &Catalog) -> Fou
         search.budget += PLENTY;
     }
     let ideal = ideal(&best.prices, &demand, &machines).max(forced);
+    for _ in 0..CHARGES {
+        let (wasted, cost) = (wasted(problem, &best), best.score.cost);
+        let Some(charged) = prices::charged(&best.prices, &wasted, cost, &demand, &machines) else { break };
+        if search.spent() || cost <= ideal {
+            break;
+        }
+        let next = search.attempt(charged, Style::default());
+        if next.score >= best.score {
+            break;
+        }
+        best = next;
+    }
     if let Some(sharp) = prices::sharpened(&best.prices, &demand, &machines)
         && !search.spent()
         && best.score.cost > ideal
@@ -85,18 +97,6 @@ pub(crate) fn search(draft: &Draft<'_>, rules: &Rules, catalog: &Catalog) -> Fou
         if next.score < best.score {
             best = next;
         }
-    }
-    for _ in 0..CHARGES {
-        let wasted = wasted(problem, &best);
-        let Some(charged) = prices::charged(&best.prices, &wasted, &demand, &machines) else { break };
-        if search.spent() || best.score.cost <= ideal {
-            break;
-        }
-        let next = search.attempt(charged, Style::default());
-        if next.score >= best.score {
-            break;
-        }
-        best = next;
     }
     for style in Style::others() {
         if search.spent() || best.score.cost <= ideal {

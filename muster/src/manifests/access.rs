@@ -17,10 +17,31 @@ pub(super) fn objects(install: &Install<'_>) -> Vec<Value> {
         object["metadata"]["labels"] = labels();
         object
     }));
+    if install.keeps_resources() {
+        objects.extend(on_resources(install));
+    }
     if !install.args.rights_only && install.args.auth_mode == AuthMode::K8s {
         objects.extend(Role::ALL.iter().map(|(word, role)| for_people(word, *role)));
     }
     objects
+}
+
+/// What keeping custom resources takes.
+fn on_resources(install: &Install<'_>) -> [Value; 2] {
+    let space = &install.args.namespace;
+    let name = format!("muster-{space}-{NAME}-resources");
+    let meta = json!({"name": name, "labels": labels()});
+    [
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": meta,
+            "rules": muster_kube::resources::rules(),
+        }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": meta,
+            "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": space}],
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+        }),
+    ]
 }
 
 /// A role of Muster's as a `ClusterRole`, to be bound in a namespace, which is a project, or everywhere. Those that

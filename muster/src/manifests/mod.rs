@@ -52,6 +52,9 @@ pub(crate) struct Args {
     /// Leave the Namespace itself out: it is there already
     #[arg(long)]
     without_namespace: bool,
+    /// Leave out the custom resources: neither their definitions nor rights on them, and resources.home is off
+    #[arg(long)]
+    without_resources: bool,
     /// Only the service account and its rights: for a cluster that a Muster elsewhere connects to
     #[arg(long, conflicts_with_all = ["image", "replicas", "store", "config", "set", "auth_mode"])]
     rights_only: bool,
@@ -163,6 +166,9 @@ fn print(args: &Args) -> anyhow::Result<String> {
     if !args.without_namespace {
         objects.push(namespace(&install));
     }
+    if install.keeps_resources() {
+        objects.extend(muster_kube::resources::definitions());
+    }
     objects.extend(access::objects(&install));
     let mut head = vec![format!("# Muster {}: made by `muster manifests`.", env!("CARGO_PKG_VERSION"))];
     if let Some(image) = &args.image {
@@ -249,6 +255,9 @@ impl<'a> Install<'a> {
         add("data-dir", workload::DATA);
         add("store", &self.args.store);
         add("auth.mode", mode.as_str());
+        if self.args.without_resources {
+            add("resources.home", "off");
+        }
         add("tls.certificate", &format!("{}/tls.crt", workload::TLS));
         add("tls.key", &format!("{}/tls.key", workload::TLS));
         add("credentials.key-file", &format!("{}/key", workload::CREDENTIALS));
@@ -273,6 +282,11 @@ impl<'a> Install<'a> {
     fn setting(&self, path: &str) -> Option<String> {
         let (_, value) = self.settings.iter().find(|(known, _)| known == path)?;
         Some(value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+    }
+
+    /// Whether the cluster is the home of custom resources.
+    const fn keeps_resources(&self) -> bool {
+        !self.args.rights_only && !self.args.without_resources
     }
 
     /// The rights that this installation uses.

@@ -73,10 +73,26 @@ fn rights_are_those_that_the_flags_need() {
     }
     check("--rights-only", &[]);
     check("--rights-only --delete-nodes", &["\"delete\""]);
-    check("--image m", &["tokenreviews", "aggregate-to-edit"]);
-    check("--image m --auth-mode mtls", &[]);
-    check("--image m --auth-mode mtls --store etcd://a:1", &["\"update\""]);
-    check("--image m --auth-mode mtls --store etcd://a:1 --leader-by store", &[]);
+    let plain = "--image m --without-resources";
+    check(plain, &["tokenreviews", "aggregate-to-edit"]);
+    check(&format!("{plain} --auth-mode mtls"), &[]);
+    check(&format!("{plain} --auth-mode mtls --store etcd://a:1"), &["\"update\""]);
+    check(&format!("{plain} --auth-mode mtls --store etcd://a:1 --leader-by store"), &[]);
+    check("--image m --auth-mode mtls", &["\"delete\"", "\"update\""]);
+}
+
+#[test]
+fn the_home_of_custom_resources_gets_their_definitions() {
+    let names = |flags| -> Vec<String> {
+        let definitions = of("CustomResourceDefinition", flags);
+        definitions.iter().map(|one| one["spec"]["names"]["kind"].as_str().unwrap().to_owned()).collect()
+    };
+    let mut all = names("--image m");
+    all.sort();
+    assert_eq!(all, ["BareMetalNode", "Cluster", "NodePool"]);
+    assert!(settings("--image m")["resources"].is_null());
+    assert!(names("--image m --without-resources").is_empty() && names("--rights-only").is_empty());
+    assert_eq!(settings("--image m --without-resources")["resources"]["home"], "off");
 }
 
 #[test]

@@ -171,7 +171,8 @@ pub(super) fn start(
         renew_every: config.retry,
         failpoints: Failpoints::hanging_at(failpoint()),
     }));
-    let election = tokio::spawn(election::run(candidate.by, store, config, Arc::clone(&lead), resign.clone()));
+    let election =
+        tokio::spawn(election::run(candidate.by, store, config, Arc::clone(&lead), resign.clone()));
     let tasks = vec![
         tokio::spawn({
             let stop = stop.clone();

@@ -16,10 +16,7 @@ use muster_model::{
 };
 
 use super::{Call, watch};
-use crate::{
-    error::ApiError,
-    query::Query,
-};
+use crate::{error::ApiError, query::Query};
 
 pub(super) async fn decisions(
     call: &Call,

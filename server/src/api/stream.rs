@@ -18,9 +18,7 @@ use serde_json::json;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 
 use super::{Call, watch};
-use crate::{
-    error::ApiError,
-};
+use crate::error::ApiError;
 
 /// A page that has heard nothing for two of these says so.
 const BEAT: Duration = Duration::from_secs(2);

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 /// A small generator, so that a failing case is one number.
-pub struct Dice(pub u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    pub fn roll(&mut self, sides: usize) -> usize {
+    pub(crate) fn roll(&mut self, sides: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -57,7 +57,7 @@ fn odd(dice: &mut Dice) -> Value {
 }
 
 /// Walks down to a random place and spoils it.
-pub fn spoil(value: &mut Value, dice: &mut Dice) {
+pub(crate) fn spoil(value: &mut Value, dice: &mut Dice) {
     let deeper = dice.roll(12) > 0;
     match value {
         Value::Object(map) if !map.is_empty() && deeper => {

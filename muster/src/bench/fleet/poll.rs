@@ -58,7 +58,10 @@ pub(super) async fn run(data: &Path, hosts: u32, watch: u32) -> anyhow::Result<V
     let polls: usize = times.reads.values().map(Vec::len).sum();
     let case = "poll";
     let serving = phases.get(&Phase::Serving).copied().unwrap_or(0);
-    ensure!(serving == u64::from(hosts), "of {hosts} hosts {serving} serve at the end, {phases:?}: the case measures nothing");
+    ensure!(
+        serving == u64::from(hosts),
+        "of {hosts} hosts {serving} serve at the end, {phases:?}: the case measures nothing"
+    );
     Ok(vec![
         Measure::new(case, format!("{hosts} BMCs every 60 s, processor"), "cores", vec![used / length])
             .bar(Bar::AtMost(CORES_BAR))
