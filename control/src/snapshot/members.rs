@@ -8,7 +8,7 @@ use muster_engine::{
 };
 use muster_model::{
     Duration, NODEPOOL_LABEL, Timestamp,
-    k8s::Node,
+    k8s::{Node, Taint},
     observe::{OFF_TAINT, STARTUP_TAINT},
 };
 
@@ -17,7 +17,7 @@ use super::{
     hosts::{Standing, limits, standing},
 };
 
-/// How long the startup taint of a node that serves may take to go.
+/// How long our taints on a node that serves may take to go.
 const SETTLES: Duration = Duration::from_mins(2);
 const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
 
@@ -81,13 +81,13 @@ fn of_host(inputs: &Inputs, host: &HostInput, mut node: Node, draft: &mut Draft)
     Some(node)
 }
 
-/// A node that has just come still carries the taint that we take off in a moment: its room counts, or a second host
-/// would be woken for the same pods.
+/// A node that has just come still carries the taints that we take off in a moment, that of a new node or that of a machine
+/// that was off: its room counts, or a second host would be woken for the same pods.
 fn undress(inputs: &Inputs, host: &HostInput, node: &mut Node) {
     let Some(Ok(status)) = &host.status else { return };
     if status.serving_since.is_some_and(|since| inputs.now.since(since) < SETTLES) {
-        let others = node.spec.taints.iter().filter(|taint| &*taint.key != STARTUP_TAINT).cloned();
-        node.spec.taints = others.collect();
+        let ours = |taint: &&Taint| matches!(&*taint.key, STARTUP_TAINT | OFF_TAINT);
+        node.spec.taints = node.spec.taints.iter().filter(|taint| !ours(taint)).cloned().collect();
     }
 }
 

@@ -452,12 +452,13 @@ fn ops_f22_guarded_nodes_are_held() {
 }
 
 #[test]
-fn a_node_that_has_just_come_has_room_before_its_startup_taint_is_gone() {
+fn a_node_that_has_just_come_has_room_before_our_taints_are_gone() {
     #[track_caller]
     fn check(since: &str, tainted: bool) {
         let mut node = node("a", true);
-        let taint = json!({"key": "muster.dev/startup", "effect": "NoSchedule"});
-        node.spec.taints = serde_json::from_value(json!([taint])).unwrap();
+        let taints = ["startup", "off"]
+            .map(|word| json!({"key": format!("muster.dev/{word}"), "effect": "NoSchedule"}));
+        node.spec.taints = serde_json::from_value(json!(taints)).unwrap();
         let serving = host("a", Phase::Serving, |host| {
             status(host).kubernetes_node = Some("a".into());
             status(host).serving_since = Some(at(since));
