@@ -69,13 +69,21 @@ make_identities() {
     key service-account && openssl pkey -in "$pki/service-account.key" -pubout -out "$pki/service-account.pub"
 }
 
-# take_ports : six free ports. The kernel hands them out together, so that none comes twice.
+# take_ports : six free ports that the kernel gives to nobody who connects somewhere. One of the others could go to a client
+# of a component that is being restarted, perhaps by connecting to itself, and then the component has no port.
 take_ports() {
   read -r etcd_port peer_port api_port manager_port scheduler_port kwok_port < <(python3 -c '
-import socket
-held = [socket.socket() for _ in range(6)]
-for one in held: one.bind(("127.0.0.1", 0))
+import random, socket
+low = int(open("/proc/sys/net/ipv4/ip_local_port_range").read().split()[0])
+held = []
+for port in random.sample(range(10000, low), 1000):
+    one = socket.socket()
+    try: one.bind(("127.0.0.1", port))
+    except OSError: continue
+    held.append(one)
+    if len(held) == 6: break
 print(*(one.getsockname()[1] for one in held))')
+  [ -n "$kwok_port" ]
 }
 
 # launch NAME COMMAND... : in the background, in a session of its own, with its command kept for a restart.

@@ -5,7 +5,10 @@ use std::{
     net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
@@ -92,11 +95,20 @@ impl Drop for Member {
     }
 }
 
-/// Ports that were free a moment ago.
+/// Ports that were free a moment ago, below those that the kernel gives to clients: a member that comes back must find its
+/// port free, also while somebody keeps connecting to it.
 fn free_ports(count: usize) -> Vec<u16> {
-    let listeners: Vec<_> =
-        (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port is free")).collect();
-    listeners.iter().map(|listener| listener.local_addr().expect("it is bound").port()).collect()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let first = std::process::id().wrapping_mul(131);
+    let mut ports = Vec::new();
+    while ports.len() < count {
+        let place = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % 20_000;
+        let port = u16::try_from(10_000 + place).expect("below 30,000");
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            ports.push(port);
+        }
+    }
+    ports
 }
 
 impl Cluster {
