@@ -191,15 +191,28 @@ stop() {
   rm -rf "$dir"
 }
 
+# ended NAME : whether nothing of the component is left. A process whose first thread is a zombie may still have others, which
+# hold its ports.
+ended() {
+  local process=/proc/$(cat "$dir/pid/$1")
+  ! alive "$1" || { grep -q '^State:.Z' "$process/status" 2>/dev/null && [ "$(ls "$process/task" 2>/dev/null | wc -l)" -le 1 ]; }
+}
+
 restart() {
-  local name=$1 command; shift
+  local name=$1 command tries; shift
   alive "$name" && kill -CONT "$(cat "$dir/pid/$name")" && kill -KILL "$(cat "$dir/pid/$name")"
-  while alive "$name" && ! grep -q '^State:.Z' "/proc/$(cat "$dir/pid/$name")/status" 2>/dev/null; do sleep 0.05; done
+  until ended "$name"; do sleep 0.05; done
   mapfile -d '' command <"$dir/cmd/$name"
-  launch "$name" "${command[@]}" "$@"
-  [ "$name" != kube-apiserver ] || answers "$name" \
-    "$(sed -n 's/.*server: "\([^"]*\)".*/\1/p' "$dir/admin.kubeconfig")/readyz" \
-    --cacert "$pki/ca.crt" --cert "$pki/admin.crt" --key "$pki/admin.key"
+  for tries in 1 2 3; do
+    launch "$name" "${command[@]}" "$@"
+    [ "$name" = kube-apiserver ] || return 0
+    answers "$name" "$(sed -n 's/.*server: "\([^"]*\)".*/\1/p' "$dir/admin.kubeconfig")/readyz" \
+      --cacert "$pki/ca.crt" --cert "$pki/admin.crt" --key "$pki/admin.key" && return 0
+    # It may have found its port taken for a moment; one that is alive and does not answer stays as it is.
+    alive "$name" && ! ended "$name" && return 1
+    sleep 1
+  done
+  return 1
 }
 
 forget() {

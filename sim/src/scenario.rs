@@ -46,6 +46,8 @@ pub enum ScenarioError {
     NoTemplate { object: String, template: String },
     #[error("{kind} {name:?} is defined twice; names are unique in a scenario")]
     Twice { kind: &'static str, name: String },
+    #[error("{kind} number {number} of the scenario has no name")]
+    Nameless { kind: &'static str, number: usize },
     #[error("the scenario describes more than {most} pods")]
     TooManyPods { most: usize },
     #[error("pod {pod} runs on node {node:?}, which the scenario does not define")]
@@ -210,11 +212,21 @@ impl Scenario {
     }
 
     fn check_names(&self) -> Result<(), ScenarioError> {
-        let hosts = self.templates.iter().flat_map(|template| &template.hosts);
+        let hosts = || self.templates.iter().flat_map(|template| &template.hosts);
+        named("host", hosts().map(|host| &*host.name))?;
+        named("node", self.nodes.iter().map(|node| &*node.name))?;
         unique("pool", self.pools.iter().map(|pool| ("", &*pool.name)))?;
         unique("template", self.templates.iter().map(|template| ("", &*template.name)))?;
-        unique("host", hosts.map(|host| ("", &*host.name)))?;
+        unique("host", hosts().map(|host| ("", &*host.name)))?;
         unique("node", self.nodes.iter().map(|node| ("", &*node.name)))
+    }
+}
+
+/// Machines without a name cannot be told apart.
+fn named<'n>(kind: &'static str, names: impl Iterator<Item = &'n str>) -> Result<(), ScenarioError> {
+    match names.zip(1..).find(|(name, _)| name.is_empty()) {
+        Some((_, number)) => Err(ScenarioError::Nameless { kind, number }),
+        None => Ok(()),
     }
 }
 
