@@ -23,7 +23,7 @@ step() {
   [ $code = 0 ] || state=FAILED
   passed=$((passed + ok)) failed=$((failed + fail))
   printf '%-7s %5d passed %4d failed  %4d s\n' "$state" "$ok" "$fail" $((SECONDS - started))
-  [ $code = 0 ] || { summary+=("$name: $log"); grep -aE '^(error|FAILED|failures:|---- |thread .* panicked|test .* FAILED)' "$log" | head -40; echo "  ... last lines of $log:"; tail -n 25 "$log" | sed 's/^/  | /'; }
+  [ $code = 0 ] || { summary+=("$name: $log"); grep -aE -A 4 '^(error|FAILED|failures:|---- |thread .* panicked|test .* FAILED)' "$log" | head -80; echo "  ... last lines of $log:"; tail -n 25 "$log" | sed 's/^/  | /'; }
 }
 
 install() {

@@ -38,8 +38,9 @@ async fn a_restarted_api_server_that_has_forgotten_gets_a_new_list() {
     let cluster = TestCluster::shared();
     let _alone = cluster.alone().await;
     namespace(cluster, "forgotten");
-    cluster.kubectl(&["create", "-f", "-"], &pod("forgotten", "stays", "nowhere", "{}"));
-    cluster.kubectl(&["create", "-f", "-"], &pod("forgotten", "goes", "nowhere", "{}"));
+    node(cluster, "forgotten-node");
+    cluster.kubectl(&["create", "-f", "-"], &pod("forgotten", "stays", "forgotten-node", "{}"));
+    cluster.kubectl(&["create", "-f", "-"], &pod("forgotten", "goes", "forgotten-node", "{}"));
     let kube = watch(cluster).await;
     let there = |view: &muster_model::observe::ClusterView, name: &str| {
         view.objects
@@ -59,7 +60,7 @@ async fn a_restarted_api_server_that_has_forgotten_gets_a_new_list() {
         (there(view, "stays") && !there(view, "goes")).then_some(())
     })
     .await;
-    cluster.kubectl(&["create", "-f", "-"], &pod("forgotten", "new", "nowhere", "{}"));
+    cluster.kubectl(&["create", "-f", "-"], &pod("forgotten", "new", "forgotten-node", "{}"));
     view_with(&kube, "events arrive again", |view| there(view, "new").then_some(())).await;
     until("every watch is open again", || async {
         let health = kube.health();

@@ -85,13 +85,14 @@ async fn ops_f4_a_watch_that_is_cut_every_second_misses_nothing() {
     let cluster = TestCluster::shared();
     let _peace = cluster.in_peace().await;
     namespace(cluster, "cut");
+    node(cluster, "cut-node"); // pods of a node that is not there are swept away by the controller manager
     let proxy =
         Proxy::start(cluster, Faults { cut_after: Some(Duration::from_secs(1)), ..Faults::default() }).await;
     let kube = KubeCluster::start(proxy.connect().await, Options::default());
     view_with(&kube, "everything is in sync", |_| Some(())).await;
     for round in 0..6 {
         let name = format!("pod-{round}");
-        cluster.kubectl(&["create", "-f", "-"], &pod("cut", &name, "nowhere", "{}"));
+        cluster.kubectl(&["create", "-f", "-"], &pod("cut", &name, "cut-node", "{}"));
         if round >= 2 {
             let old = format!("pod-{}", round - 2);
             cluster.kubectl(&["-n", "cut", "delete", "pod", &old, "--grace-period=0", "--force"], "");
@@ -113,8 +114,10 @@ async fn an_object_that_cannot_be_read_is_set_aside_and_comes_back() {
     let cluster = TestCluster::shared();
     let _peace = cluster.in_peace().await;
     namespace(cluster, "unreadable");
-    cluster.kubectl(&["create", "-f", "-"], &pod("unreadable", "good", "n1", "{}"));
-    let bad = pod("unreadable", "bad", "n2", "{}").replace("123m", "987m");
+    node(cluster, "unreadable-1");
+    node(cluster, "unreadable-2");
+    cluster.kubectl(&["create", "-f", "-"], &pod("unreadable", "good", "unreadable-1", "{}"));
+    let bad = pod("unreadable", "bad", "unreadable-2", "{}").replace("123m", "987m");
     cluster.kubectl(&["create", "-f", "-"], &bad);
     let broken = Faults { replace: Some(("\"987m\"".into(), "\"98 lots\"".into())), ..Faults::default() };
     let proxy = Proxy::start(cluster, broken).await;
@@ -123,7 +126,7 @@ async fn an_object_that_cannot_be_read_is_set_aside_and_comes_back() {
         view.set_aside.iter().find(|one| one.namespace == "unreadable").cloned()
     })
     .await;
-    assert_eq!((aside.kind.as_str(), aside.name.as_str(), aside.node.as_deref()), ("Pod", "bad", Some("n2")));
+    assert_eq!((aside.kind.as_str(), aside.name.as_str(), aside.node.as_deref()), ("Pod", "bad", Some("unreadable-2")));
     assert!(aside.why.contains("spec.containers[0].resources.requests.cpu"), "{}", aside.why);
     assert_eq!(pods_in(&view, "unreadable"), names(&["good"]), "the others go on");
     let health = kube.health();
@@ -147,7 +150,8 @@ async fn a_server_that_cannot_stream_lists_is_paged_through_and_a_kind_may_be_mi
     let cluster = TestCluster::shared();
     let _peace = cluster.in_peace().await;
     namespace(cluster, "paged");
-    cluster.kubectl(&["create", "-f", "-"], &pod("paged", "one", "nowhere", "{}"));
+    node(cluster, "paged-node");
+    cluster.kubectl(&["create", "-f", "-"], &pod("paged", "one", "paged-node", "{}"));
     let faults = Faults {
         no_streaming: true,
         missing: Some("/apis/node.k8s.io/v1/runtimeclasses"),
@@ -156,7 +160,7 @@ async fn a_server_that_cannot_stream_lists_is_paged_through_and_a_kind_may_be_mi
     let proxy = Proxy::start(cluster, faults).await;
     let kube = KubeCluster::start(proxy.connect().await, Options::default());
     view_with(&kube, "the pod is there", |view| pods_in(view, "paged").contains("one").then_some(())).await;
-    cluster.kubectl(&["create", "-f", "-"], &pod("paged", "two", "nowhere", "{}"));
+    cluster.kubectl(&["create", "-f", "-"], &pod("paged", "two", "paged-node", "{}"));
     view_with(&kube, "a watch follows the list", |view| pods_in(view, "paged").contains("two").then_some(()))
         .await;
     assert!(proxy.seen.lock().unwrap().paged >= 17);

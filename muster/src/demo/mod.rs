@@ -90,7 +90,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = Emulate::Memory)]
     emulate: Emulate,
     /// How much has happened before the page opens, for its charts
-    #[arg(long, value_name = "DURATION", default_value = "12h")]
+    #[arg(long, value_name = "DURATION", default_value = "6h")]
     history: Duration,
     /// What is logged beside the story: off, error, warn, info, debug
     #[arg(long, value_name = "LEVEL", default_value = "off", hide = true)]
