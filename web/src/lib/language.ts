@@ -11,6 +11,24 @@ const GLYPH: Record<Role, string> = { off: '○', accent: '◔', ready: '●', d
 
 const say = (role: Role, word: string, text: string, progress?: number): Said => ({ glyph: GLYPH[role], role, word, text, progress });
 
+/** The colour role of a host alone: the same as [`host`] says, without its words. */
+export function hostRole(one: Host): Role {
+  const status = one.status;
+  if (!status) return 'unknown';
+  if (one.spec.admin === 'maintenance' || one.spec.admin === 'disabled' || one.spec.hold) return 'held';
+  if (status.powerState === 'unknown' && status.state !== 'error') return 'unknown';
+  switch (status.state) {
+    case 'off':
+      return 'off';
+    case 'powering-on':
+      return 'accent';
+    case 'ready':
+      return status.phase === 'serving' ? 'ready' : 'draining';
+    default:
+      return status.state;
+  }
+}
+
 /** What one line can say about a host. */
 export function host(one: Host, now: number): Said {
   const status = one.status;
