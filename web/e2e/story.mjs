@@ -44,7 +44,8 @@ export async function steady(world) {
       await window.to('/');
       await settled(page);
       const all = await objects(fleet);
-      const counts = Object.groupBy(all, (one) => one.kind);
+      const counts = {};
+      for (const one of all) (counts[one.kind] ??= []).push(one);
       for (const kind of ['host', 'pool', 'node', 'pod', 'decision']) assert.ok(counts[kind]?.length, `the demo has a ${kind}`);
       for (const one of all) {
         await go(page, one.page);
@@ -127,7 +128,7 @@ export async function steady(world) {
         await page.setViewportSize({ width: 760, height: 1050 });
         for (const hidden of ['nav', '.bar']) assert.equal(await page.locator(hidden).first().isVisible(), false, `${name}: ${hidden}`);
         assert.ok(await page.locator('.paper').isVisible(), 'says what it is and of when');
-        const light = await page.evaluate(() => { const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true }); canvas.fillStyle = getComputedStyle(document.querySelector('main .panel, main .card, main .rack') ?? document.body).backgroundColor; canvas.fillRect(0, 0, 1, 1); return canvas.getImageData(0, 0, 1, 1).data[0]; });
+        const light = await page.evaluate(() => { const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true }); canvas.fillStyle = getComputedStyle(document.documentElement).backgroundColor; canvas.fillRect(0, 0, 1, 1); return canvas.getImageData(0, 0, 1, 1).data[0]; });
         assert.ok(light > 200, `${name} is light on paper: ${light}`);
         assert.ok((await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)) <= 0, `${name} is wider than the paper`);
         await shot(page, `paper-${name}`, { fullPage: true });

@@ -15,6 +15,7 @@ test('every state has a glyph, a role and a sentence', () => {
     [{ state: 'powering-on', phase: 'booting', stateSince: '2026-11-16T11:57:50Z', deadline: '2026-11-16T12:12:50Z' }, {}, 'accent', 'booting · 2:10 of 15:00'],
     [{ state: 'ready', phase: 'serving', powerState: 'on' }, {}, 'ready', 'ready · 3 h'],
     [{ state: 'error', phase: 'quarantined', reason: 'never joined, 3 of 3' }, {}, 'error', 'quarantined · never joined, 3 of 3'],
+    [{ state: 'error', phase: 'quarantined', reason: 'off after a failed attempt', failures: [{ at: '', reason: 'NeverJoined', message: 'no node within 15m' }, { at: '', reason: 'NeverJoined', message: 'no node within 15m' }] }, {}, 'error', 'quarantined · no node within 15m (2 times)'],
     [{ powerState: 'unknown', phaseSince: '2026-11-16T11:56:00Z' }, {}, 'unknown', 'BMC silent · 4 min'],
     [{}, { hold: { by: 'ops@site', until: '2026-11-16T14:00:00Z' } }, 'held', /^held by ops@site · until \d\d:00$/],
     [{}, { admin: 'maintenance' }, 'held', 'maintenance · 3 h'],
