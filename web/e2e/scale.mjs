@@ -12,7 +12,7 @@ import { launch, open, shot } from './browser.mjs';
 import { demo } from './demo.mjs';
 
 const here = path.dirname(fileURLToPath(import.meta.url));
-const dist = path.resolve(here, '../dist');
+const dist = path.resolve(here, '..', process.env.PAGE_FROM ?? 'dist');
 const [HOSTS, PODS, RATE] = [2000, 10_000, 50];
 const BAR = { usable: 2_500, task: 200, heap: 30, bundle: 300 };
 const seconds = Number(process.env.SECONDS ?? 60);

@@ -77,16 +77,28 @@ fn text(answer: &Value) -> String {
     out
 }
 
+/// How a figure is written.
+type Show = fn(i64) -> String;
+
+fn whole(value: i64) -> String {
+    value.to_string()
+}
+
+fn watts(milliwatts: i64) -> String {
+    format!("{} W", milliwatts / 1000)
+}
+
+fn price(micros: i64) -> String {
+    format!("{}.{:02}", micros / 1_000_000, micros.abs() % 1_000_000 / 10_000)
+}
+
 fn figures(before: &Value, after: &Value) -> String {
     let number = |side: &Value, name: &str| side[name].as_i64().unwrap_or(0);
-    let whole = |value: i64| value.to_string();
-    let watts = |value: i64| format!("{} W", value / 1000);
-    let price = |value: i64| format!("{}.{:02}", value / 1_000_000, value.abs() % 1_000_000 / 10_000);
-    let rows: [(&str, &str, &dyn Fn(i64) -> String); 4] = [
-        ("machines", "machines", &whole),
-        ("watts at rest", "milliwatts", &watts),
-        ("price an hour", "micros_per_hour", &price),
-        ("pods without a place", "waiting_pods", &whole),
+    let rows: [(&str, &str, Show); 4] = [
+        ("machines", "machines", whole),
+        ("watts at rest", "milliwatts", watts),
+        ("price an hour", "micros_per_hour", price),
+        ("pods without a place", "waiting_pods", whole),
     ];
     let mut table = Table::new(["", "NOW", "THEN", "DIFFERENCE"]);
     for (title, name, show) in rows {
