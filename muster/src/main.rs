@@ -50,6 +50,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::main(args),
         Command::Agent(args) => agent::main(&args),
         Command::Demo(args) => demo::main(&args),
+        Command::Simulate(args) if args.is_live() => client(cli::Command::WhatIf(Box::new(args.ask()))),
         Command::Simulate(args) => {
             Ok(simulate::run(&args, &mut std::io::stdout().lock(), &mut std::io::stderr().lock()).into())
         }

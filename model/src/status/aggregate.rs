@@ -333,16 +333,23 @@ impl<'a> View<'a> {
             return self.ready_verdict(all);
         }
         if lagging == all {
-            let text = format!("none of {all} controllers has observed generation {generation} yet");
+            let text = match all {
+                1 => format!("the controller has not observed generation {generation} yet"),
+                _ => format!("none of {all} controllers has observed generation {generation} yet"),
+            };
             return verdict(Phase::Progressing, Reason::WaitingForControllers, text);
         }
-        let lag = if lagging > 0 {
-            format!(", {lagging} have not observed generation {generation}")
-        } else {
-            String::new()
+        let lag = match lagging {
+            0 => String::new(),
+            1 => format!(", 1 has not observed generation {generation}"),
+            many => format!(", {many} have not observed generation {generation}"),
         };
         if ready > 0 {
-            let text = format!("{ready} of {all} controllers are ready{lag}");
+            let text = match ready {
+                1 if all == 1 => "the controller is ready".to_owned(),
+                1 => format!("1 of {all} controllers is ready{lag}"),
+                _ => format!("{ready} of {all} controllers are ready{lag}"),
+            };
             return match self.erring() {
                 Some(report) => verdict(
                     Phase::Progressing,
@@ -352,7 +359,10 @@ impl<'a> View<'a> {
                 None => verdict(Phase::Progressing, Reason::PartialProgress, text),
             };
         }
-        self.none_ready(&format!("none of {all} controllers is ready{lag}"))
+        match all {
+            1 => self.none_ready("the controller is not ready"),
+            _ => self.none_ready(&format!("none of {all} controllers is ready{lag}")),
+        }
     }
 
     fn ready_verdict(&self, all: usize) -> Verdict {
