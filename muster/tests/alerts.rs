@@ -21,7 +21,7 @@ fn promtool(directory: &Path, arguments: &[&str]) -> String {
     said.into_owned()
 }
 
-/// The groups of the printed PrometheusRule.
+/// The groups of the printed `PrometheusRule`.
 fn printed() -> Value {
     let output = Command::new(env!("CARGO_BIN_EXE_muster"))
         .args(["manifests", "--image", "none", "--monitoring"])

@@ -103,7 +103,7 @@ impl Planning {
                 let (this, bells) = (self.clone(), Arc::clone(&bells));
                 let (leading, stop) = (leading.clone(), stop.clone());
                 tasks.spawn(async move {
-                    this.plan(cluster, &bell, leading, stop).await;
+                    Box::pin(this.plan(cluster, &bell, leading, stop)).await;
                     bells.lock().unwrap_or_else(PoisonError::into_inner).remove(&cluster);
                 });
             }

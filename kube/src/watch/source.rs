@@ -291,14 +291,10 @@ impl<R: Record> Source<R> {
         self.shared.change(|inner| {
             let turned = inner.sources.stands_at(R::SPEC.plural, &version);
             if turned {
-                match inner.sources.behind() {
-                    Some(why) => {
-                        tracing::warn!(kind = R::SPEC.plural, why, "nothing is taken away on an old view")
-                    }
-                    None => tracing::info!(
-                        kind = R::SPEC.plural,
-                        "the view has caught up with what was seen before"
-                    ),
+                if let Some(why) = inner.sources.behind() {
+                    tracing::warn!(kind = R::SPEC.plural, why, "nothing is taken away on an old view");
+                } else {
+                    tracing::info!(kind = R::SPEC.plural, "the view has caught up with what was seen before");
                 }
             }
             turned

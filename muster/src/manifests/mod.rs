@@ -56,7 +56,7 @@ pub(crate) struct Args {
     /// Leave out the custom resources: neither their definitions nor rights on them, and resources.home is off
     #[arg(long)]
     without_resources: bool,
-    /// Also print a ServiceMonitor and a PrometheusRule, for a cluster that has the Prometheus operator
+    /// Also print what the Prometheus operator needs: how to scrape Muster, and alerts
     #[arg(long)]
     monitoring: bool,
     /// Secret that Prometheus scrapes with: ca.crt, and token, or tls.crt and tls.key with --auth-mode mtls

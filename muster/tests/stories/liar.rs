@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    fmt::Write as _,
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
@@ -178,12 +179,12 @@ fn as_events(list: &Value) -> bytes::Bytes {
         let mut object = item.clone();
         object["kind"] = kind.into();
         object["apiVersion"] = list["apiVersion"].clone();
-        text.push_str(&format!("{}\n", json!({ "type": "ADDED", "object": object })));
+        let _ = writeln!(text, "{}", json!({ "type": "ADDED", "object": object }));
     }
     let end = json!({ "type": "BOOKMARK", "object": { "kind": kind, "apiVersion": list["apiVersion"], "metadata": {
         "resourceVersion": list["metadata"]["resourceVersion"],
         "annotations": { "k8s.io/initial-events-end": "true" } } } });
-    text.push_str(&format!("{end}\n"));
+    let _ = writeln!(text, "{end}");
     text.into()
 }
 
