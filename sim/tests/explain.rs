@@ -227,6 +227,6 @@ fn unknown_objects_get_an_answer_with_names_that_are_near() {
 fn the_reference_of_reasons_is_up_to_date() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/reasons.md");
     let found = fs::read_to_string(&path).unwrap_or_default();
-    let wanted = muster_engine::explain::reference();
+    let wanted = muster_sim::reasons();
     assert_eq!(found, wanted, "docs/reference/reasons.md differs; write the text below into it");
 }

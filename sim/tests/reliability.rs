@@ -66,7 +66,7 @@ fn ops_r4_one_pod_does_not_wake_host_after_host() {
 /// OPS-R5: views that cannot be trusted take nothing away, and all is normal again within two looks.
 #[test]
 fn ops_r5_a_wrong_view_takes_nothing_away() {
-    for outage in [Outage::NoPods, Outage::ApiStalled, Outage::ApiDown] {
+    for outage in [Outage::NoPods, Outage::HalfThePods, Outage::ApiStalled, Outage::ApiDown] {
         on_one_thread(async {
             let mut simulation = metal(4, PoolSetting::metal("web", 0, 4), 1).await;
             simulation.world().add_workload(Workload::deployment("shop", 4, 5_000));

@@ -194,7 +194,14 @@ fn node_and_pods(
                     nodes::pods_seen(index, &node.name, memo.blocked_by.as_deref(), now)
                 }
             };
-            (Known::Value { value: node, at }, Known::Value { value: pods, at })
+            // A pod that is seen is there; one that is not seen may be there all the same.
+            let pods = match &index.doubt {
+                Some(why) if pods.total() == 0 && pods.guarded.is_none() => {
+                    Known::Unknown { why: why.clone(), since: at }
+                }
+                _ => Known::Value { value: pods, at },
+            };
+            (Known::Value { value: node, at }, pods)
         }
     }
 }

@@ -333,10 +333,7 @@ impl<'a> View<'a> {
             return self.ready_verdict(all);
         }
         if lagging == all {
-            let text = match all {
-                1 => format!("the controller has not observed generation {generation} yet"),
-                _ => format!("none of {all} controllers has observed generation {generation} yet"),
-            };
+            let text = format!("{} observed generation {generation} yet", none_of(all, "has"));
             return verdict(Phase::Progressing, Reason::WaitingForControllers, text);
         }
         let lag = match lagging {
@@ -359,10 +356,7 @@ impl<'a> View<'a> {
                 None => verdict(Phase::Progressing, Reason::PartialProgress, text),
             };
         }
-        match all {
-            1 => self.none_ready("the controller is not ready"),
-            _ => self.none_ready(&format!("none of {all} controllers is ready{lag}")),
-        }
+        self.none_ready(&format!("{} ready{lag}", none_of(all, "is")))
     }
 
     fn ready_verdict(&self, all: usize) -> Verdict {
@@ -559,4 +553,8 @@ fn error_text(report: &Report) -> String {
 /// `1 node is`, `3 nodes are`.
 pub fn nodes_are(count: u32) -> String {
     if count == 1 { "1 node is".to_owned() } else { format!("{count} nodes are") }
+}
+/// "none of 3 controllers is", and of a single one "the controller is not".
+fn none_of(all: usize, verb: &str) -> String {
+    if all == 1 { format!("the controller {verb} not") } else { format!("none of {all} controllers {verb}") }
 }
