@@ -165,10 +165,31 @@ export async function lively(world) {
   const window = await open(browser, fleet.url);
   const { page } = window;
   try {
+    // At noon more builds wait than the maximum of their pool lets in.
+    const wanted = (pending) => pending.groups.find((group) => !group.helped && group.fixes.some((fix) => fix.object === 'nodepools/ci' && fix.target));
+    await until('builds wait for a larger pool', async () => wanted(await fleet.get('/api/v1/pending')), 300_000);
+    await check('OPS-U10 of every pod that waits, page, API and `muster explain` give the same cause', async () => {
+      await window.to('/pending');
+      await settled(page);
+      // Time runs here: a pod that has got its place meanwhile is no longer among those that wait.
+      const waits = async (name) => (await fleet.get('/api/v1/pending')).groups.some((group) => group.pods.some((pod) => `${pod.namespace}/${pod.name}` === name));
+      const names = (await fleet.get('/api/v1/pending')).groups.flatMap((group) => group.pods.slice(0, 4).map((pod) => `${pod.namespace}/${pod.name}`));
+      assert.ok(names.length >= 2, 'pods wait for two reasons');
+      for (const name of names) {
+        await go(page, `/explain/pod/${name}`);
+        await until(`the same cause of ${name}`, async () => {
+          const [shown, api, said] = await Promise.all([
+            page.locator('.explain strong').first().textContent({ timeout: 5_000 }),
+            fleet.get(`/api/v1/explain/pod/${name}`),
+            run(muster, ['explain', 'pod', name, '-o', 'json', '--server', fleet.url]).then(({ stdout }) => JSON.parse(stdout)),
+          ]);
+          return (shown === api.headline && said.headline === api.headline && said.answer?.cause?.code === api.answer?.cause?.code) || !(await waits(name));
+        }, 120_000);
+      }
+      console.log(`      ${names.length} pods`);
+    });
+
     await check('a fix of pending pods that is applied from the page is made, and the pods get their places', async () => {
-      // At noon more builds wait than the maximum of their pool lets in.
-      const wanted = (pending) => pending.groups.find((group) => !group.helped && group.fixes.some((fix) => fix.object === 'nodepools/ci' && fix.target));
-      await until('builds wait for a larger pool', async () => wanted(await fleet.get('/api/v1/pending')), 300_000);
       await window.to('/pending');
       const card = page.locator('li.card').filter({ hasText: 'raise maxNodes of pool ci' });
       await card.getByText('Would cost:').first().waitFor(DONE);

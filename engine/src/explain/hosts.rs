@@ -40,7 +40,8 @@ pub(super) fn refusal(snapshot: &Snapshot, host: &Host) -> Option<Cause> {
     };
     if let Some((code, observed, why)) = state {
         let failures = match (code, host.recent_failures) {
-            (Code::HostFailed, 1..) => format!(" after {} failures in the last day", host.recent_failures),
+            (Code::HostFailed, 1) => " after 1 failure in the last day".to_owned(),
+            (Code::HostFailed, 2..) => format!(" after {} failures in the last day", host.recent_failures),
             _ => String::new(),
         };
         return say(code, "status.state", observed, format!("host {name}: {why}{failures}"));

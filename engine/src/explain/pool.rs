@@ -236,11 +236,13 @@ pub(super) fn explain_host(scene: &Scene<'_>, host: &Host) -> HostAnswer {
     let node = host.node.as_ref().and_then(|name| node::explain(scene, name)).map(Box::new);
     let failures = match host.recent_failures {
         0 => String::new(),
+        1 if node.is_some() => "; works now, 1 failure in the last day is past".to_owned(),
+        1 => "; 1 failure in the last day".to_owned(),
         failures if node.is_some() => format!("; works now, {failures} failures in the last day are past"),
         failures => format!("; {failures} failures in the last day"),
     };
     let next = cause.until.map(|at| Next { at: Some(at), text: "it may be tried again".to_owned() });
-    let already = cause.text.contains("failures") || cause.text.contains("failed");
+    let already = cause.text.contains("failure") || cause.text.contains("failed");
     let text = if already { cause.text.clone() } else { format!("{}{failures}", cause.text) };
     HostAnswer {
         host: host.name.clone(),
