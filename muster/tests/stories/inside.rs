@@ -15,7 +15,7 @@ use muster_model::identity::Email;
 use serde_json::{Value, json};
 
 use crate::{
-    lab::{Machines, Pod, Story, condition},
+    lab::{Machines, Pod, Story, condition, define},
     privilege::{Right, asked, granted},
 };
 
@@ -49,8 +49,7 @@ async fn ops_r20_in_its_own_cluster_objects_take_the_printed_rights_and_no_other
     for object in &objects {
         cluster.kubectl(&["apply", "--server-side", "-f", "-"], &object.to_string());
     }
-    let ours = "app.kubernetes.io/part-of=muster";
-    cluster.kubectl(&["wait", "--for=condition=Established", "crd", "-l", ours], "");
+    define(cluster).await;
     let files = tempfile::tempdir().unwrap();
     let pod = Pod::new(cluster, "audited", "muster", files.path());
     let machines = Machines::default();

@@ -132,7 +132,7 @@ impl Muster {
     fn log(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
-        lines[lines.len().saturating_sub(60)..].join("\n")
+        lines[lines.len().saturating_sub(300)..].join("\n")
     }
 }
 
@@ -541,6 +541,24 @@ pub(crate) fn account(cluster: &TestCluster, namespace: &str, name: &str, direct
     let path = directory.join(format!("{name}.kubeconfig"));
     std::fs::write(&path, format!("{}\n{users}", lines.join("\n"))).unwrap();
     path
+}
+
+/// Applies Muster's definitions and waits until they are served. `kubectl wait` gives up on one that says nothing yet.
+pub(crate) async fn define(cluster: &TestCluster) {
+    for definition in muster_kube::resources::definitions() {
+        cluster.kubectl(&["apply", "--server-side", "-f", "-"], &definition.to_string());
+    }
+    let began = Instant::now();
+    loop {
+        let ours = ["get", "crd", "-l", "app.kubernetes.io/part-of=muster", "-o", "json"];
+        let all: Value = serde_json::from_str(&cluster.kubectl(&ours, "")).unwrap();
+        let all = all["items"].as_array().unwrap();
+        if all.len() == 3 && all.iter().all(|one| condition(one, "Established")["status"] == "True") {
+            return;
+        }
+        assert!(began.elapsed() < LIMIT, "the definitions are not served: {all:?}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
 }
 
 /// A condition of an object, or null.

@@ -13,7 +13,7 @@ use muster_emulate::cluster::TestCluster;
 use muster_model::identity::Email;
 use serde_json::{Value, json};
 
-use crate::lab::{Muster, condition};
+use crate::lab::{Muster, condition, define};
 
 const LIMIT: Duration = Duration::from_mins(3);
 const TOKEN: &str = "a-controller-token-for-these-stories";
@@ -41,13 +41,7 @@ impl Desk {
         let alone = HOME.lock().await;
         let _ = rustls::crypto::ring::default_provider().install_default();
         let cluster = TestCluster::shared();
-        for definition in muster_kube::resources::definitions() {
-            cluster.kubectl(&["apply", "--server-side", "-f", "-"], &definition.to_string());
-        }
-        cluster.kubectl(
-            &["wait", "--for=condition=Established", "crd", "-l", "app.kubernetes.io/part-of=muster"],
-            "",
-        );
+        define(cluster).await;
         let email = format!("{user}@example.com");
         let project = email.parse::<Email>().unwrap().project().to_string();
         let directory = tempfile::tempdir().unwrap();
