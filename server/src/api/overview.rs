@@ -144,7 +144,10 @@ fn trouble(host: &Host, now: Timestamp) -> Option<Trouble> {
     if status.state == State::Error {
         let (line, command) = match status.phase {
             Phase::Quarantined => (
-                format!("is quarantined{}", failures(status).unwrap_or_else(|| format!(": {}", status.reason))),
+                format!(
+                    "is quarantined{}",
+                    failures(status).unwrap_or_else(|| format!(": {}", status.reason))
+                ),
                 format!("muster acknowledge host {name} --reason 'what was done'"),
             ),
             _ => (format!("failed: {}", status.reason), explain()),
