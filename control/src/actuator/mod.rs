@@ -108,21 +108,17 @@ pub async fn act(
     Ok(outcome(inputs, effects, refused))
 }
 
-/// How many objects were told, in words.
-fn told(objects: usize) -> String {
-    if objects == 1 { "1 object was told".to_owned() } else { format!("{objects} objects were told") }
-}
-
 fn outcome(inputs: &Inputs, effects: Vec<Effect>, refused: Vec<String>) -> Outcome {
     let objects: BTreeSet<&str> = effects.iter().map(|effect| effect.object.as_str()).collect();
     let done = objects.len();
+    let told = match done {
+        1 => "1 object was told".to_owned(),
+        many => format!("{many} objects were told"),
+    };
     let (state, text) = match refused.first() {
-        None => (OutcomeState::Acted, told(done)),
-        Some(first) if done == 0 => (OutcomeState::Failed, format!("{}: {first}", told(0))),
-        Some(first) => {
-            let others = if refused.len() == 1 { "was" } else { "were" };
-            (OutcomeState::Acted, format!("{}, {} {others} not: {first}", told(done), refused.len()))
-        }
+        None => (OutcomeState::Acted, told),
+        Some(first) if done == 0 => (OutcomeState::Failed, format!("nobody could be told: {first}")),
+        Some(first) => (OutcomeState::Acted, format!("{told}, {} could not be: {first}", refused.len())),
     };
     Outcome { state, at: inputs.now, text, effects }
 }

@@ -336,13 +336,17 @@ impl<'a> View<'a> {
             let text = format!("{} observed generation {generation} yet", none_of(all, "has"));
             return verdict(Phase::Progressing, Reason::WaitingForControllers, text);
         }
-        let lag = if lagging > 0 {
-            format!(", {lagging} have not observed generation {generation}")
-        } else {
-            String::new()
+        let lag = match lagging {
+            0 => String::new(),
+            1 => format!(", 1 has not observed generation {generation}"),
+            many => format!(", {many} have not observed generation {generation}"),
         };
         if ready > 0 {
-            let text = format!("{ready} of {all} controllers are ready{lag}");
+            let text = match ready {
+                1 if all == 1 => "the controller is ready".to_owned(),
+                1 => format!("1 of {all} controllers is ready{lag}"),
+                _ => format!("{ready} of {all} controllers are ready{lag}"),
+            };
             return match self.erring() {
                 Some(report) => verdict(
                     Phase::Progressing,
