@@ -15,6 +15,7 @@ use muster_model::{
 use super::{
     Draft, HostInput, Inputs, Observed, PoolInput,
     hosts::{Standing, limits, standing},
+    templates,
 };
 
 /// How long our taints on a node that serves may take to go.
@@ -50,7 +51,7 @@ fn of_host(inputs: &Inputs, host: &HostInput, mut node: Node, draft: &mut Draft)
             MemberState::Upcoming { expected }
         }
         Standing::Ready if is_ready(&node) => {
-            undress(inputs, host, &mut node);
+            dress(inputs, pool, host, &mut node);
             MemberState::Ready
         }
         Standing::Ready => MemberState::Unready,
@@ -82,13 +83,25 @@ fn of_host(inputs: &Inputs, host: &HostInput, mut node: Node, draft: &mut Draft)
 }
 
 /// A node that has just come still carries the taints that we take off in a moment, that of a new node or that of a machine
-/// that was off: its room counts, or a second host would be woken for the same pods.
-fn undress(inputs: &Inputs, host: &HostInput, node: &mut Node) {
-    let Some(Ok(status)) = &host.status else { return };
-    if status.serving_since.is_some_and(|since| inputs.now.since(since) < SETTLES) {
-        let ours = |taint: &&Taint| matches!(&*taint.key, STARTUP_TAINT | OFF_TAINT);
-        node.spec.taints = node.spec.taints.iter().filter(|taint| !ours(taint)).cloned().collect();
+/// that was off, and lacks what we give it: it counts as it will be, or a second host would be woken for the same pods.
+fn dress(inputs: &Inputs, pool: &PoolInput, host: &HostInput, node: &mut Node) {
+    let (Some(Ok(status)), Ok(own)) = (&host.status, &host.spec) else { return };
+    if status.serving_since.is_none_or(|since| inputs.now.since(since) >= SETTLES) {
+        return;
     }
+    let spec = &pool.object.spec;
+    for (key, value) in spec.node_labels().iter().chain(&own.labels) {
+        node.metadata.labels.insert(key, value.as_str().into());
+    }
+    node.metadata.labels.insert(NODEPOOL_LABEL, pool.name().into());
+    let ours = |taint: &&Taint| matches!(&*taint.key, STARTUP_TAINT | OFF_TAINT);
+    let mut taints: Vec<Taint> = node.spec.taints.iter().filter(|taint| !ours(taint)).cloned().collect();
+    for given in spec.node_taints().iter().chain(&own.taints).map(templates::taint) {
+        if !taints.iter().any(|taint| taint.key == given.key && taint.effect == given.effect) {
+            taints.push(given);
+        }
+    }
+    node.spec.taints = taints.into();
 }
 
 fn place<'i>(inputs: &'i Inputs, host: &HostInput) -> Option<(&'i PoolInput, Standing)> {

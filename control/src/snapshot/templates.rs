@@ -238,7 +238,7 @@ fn label_source(spec: &PoolSpec, key: &str) -> &'static str {
     }
 }
 
-fn taint(taint: &muster_model::pool::Taint) -> Taint {
+pub(super) fn taint(taint: &muster_model::pool::Taint) -> Taint {
     let effect = match taint.effect {
         TaintEffect::NoSchedule => Effect::NoSchedule,
         TaintEffect::PreferNoSchedule => Effect::PreferNoSchedule,

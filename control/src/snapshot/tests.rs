@@ -484,7 +484,13 @@ fn a_node_that_has_just_come_has_room_before_our_taints_are_gone() {
         let objects = Arc::new(Objects { nodes: vec![node], ..Objects::default() });
         let observed = Observed::View(ClusterView { fresh_at: now(), objects, ..ClusterView::default() });
         let built = build(&Inputs { pools: vec![metal()], hosts: vec![serving], observed, ..inputs() });
-        assert_eq!(!built.snapshot.cluster.nodes[0].spec.taints.is_empty(), tainted, "{since}");
+        let node = &built.snapshot.cluster.nodes[0];
+        assert_eq!(!node.spec.taints.is_empty(), tainted, "{since}");
+        assert_eq!(
+            node.metadata.labels.contains("nodepool"),
+            !tainted,
+            "{since}: a pod may ask for its pool"
+        );
     }
     check("01:59:59", false);
     check("01:58:01", false);
