@@ -15,6 +15,7 @@ use super::{
     around::{Dress, Home},
     book::{Book, Record},
     nodes::{self, Indexed},
+    recount,
     turn::{Memo, Shared},
     ways::access_version,
 };
@@ -110,6 +111,7 @@ pub(super) fn gather(
         settings,
         intent: record.intent.as_deref().cloned(),
         leadership: Leadership::Leader { epoch: lead.fence.epoch.0, lease_left: lead.left },
+        unattended: if memo.taken_over { Duration::ZERO } else { shared.lead.unattended() },
         freeze: freeze(book.global.freeze, shared.around.freeze()),
         deletion: if record.spec.is_none() { Deletion::Forced } else { deletion(spec) },
         power,
@@ -194,7 +196,7 @@ fn node_and_pods(
                     nodes::pods_seen(index, &node.name, memo.blocked_by.as_deref(), now)
                 }
             };
-            (Known::Value { value: node, at }, Known::Value { value: pods, at })
+            (Known::Value { value: node, at }, recount::compared(pods, memo.recount.as_ref(), at, now))
         }
     }
 }

@@ -119,7 +119,7 @@ fn observed(inputs: &Inputs, draft: &mut Draft) {
             } else {
                 draft.wake_at(Some(view.fresh_at.saturating_add(STALE_AFTER)));
             }
-            for (node, why) in view.guarded.iter() {
+            for (node, why) in view.guards() {
                 draft.hold(Scope::Node(Arc::clone(node)), Stops::Removal, &**why, None);
             }
             // A pod whose node is known casts doubt on that node alone.
