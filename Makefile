@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 help: ## List the targets
-	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: ## Install what is missing, build, and start the demo on http://127.0.0.1:8080
 	@scripts/run.sh
@@ -38,6 +38,9 @@ build: page ## Build the release binary with the page, target/release/muster
 browser: ## Try every page in every state in a real Chromium (pictures in target/page-shots)
 	@scripts/page/browser.sh
 
+page-figures: ## The page at 2,000 hosts and 10,000 pods, 50 changes a second: when usable, longest task, heap
+	@scripts/page/figures.sh
+
 pictures: ## Make the pictures of the README anew, with a real browser
 	@scripts/page/pictures.sh
 
@@ -48,4 +51,4 @@ clean: ## Remove what was built here (the cache of test peers stays)
 	cargo clean
 	rm -rf .data
 
-.PHONY: help run test fuzz e2e chaos check cluster page browser pictures build fmt clean scale
+.PHONY: help run test fuzz e2e chaos check cluster page browser page-figures pictures build fmt clean scale

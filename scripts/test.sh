@@ -28,7 +28,7 @@ step() {
 
 install() {
   apt_ready
-  need cc gcc; need jq jq; need curl curl; need openssl openssl; need python3 python3; need unshare util-linux; need prometheus prometheus; need promtool prometheus
+  need cc gcc; need jq jq; need chromium chromium; need fc-list fontconfig; need curl curl; need openssl openssl; need python3 python3; need unshare util-linux; need prometheus prometheus; need promtool prometheus
   scripts/peers/build.sh etcd etcdctl kubectl kube-apiserver kube-controller-manager kube-scheduler kwok
   scripts/bmc/install.sh
   scripts/contract/install.sh
@@ -52,6 +52,7 @@ step lints lints
 step dependencies denied
 step build built
 step tests tests
+step browser scripts/page/browser.sh
 # What each test program reported, as "program: result".
 awk '/^     Running |^   Doc-tests / { name = $0; sub(/^ +(Running|Doc-tests) /, "", name); sub(/ \(.*/, "", name) }
   /^test result:/ { sub(/^test result: /, ""); if ($2 > 0 || $4 > 0) printf "  %-44s %5d passed %3d failed %8s\n", name, $2, $4, $NF }' "$logs/tests.log"

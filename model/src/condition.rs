@@ -59,3 +59,40 @@ impl Condition {
 pub fn find<'c>(conditions: &'c [Condition], kind: &str) -> Option<&'c Condition> {
     conditions.iter().find(|condition| condition.kind == kind)
 }
+
+/// Conditions of pools and clusters whose `True` is bad news; of all others it is `False`.
+const BAD_WHEN_TRUE: [&str; 9] = [
+    "Degraded",
+    "Failed",
+    "Stalled",
+    "Paused",
+    "Frozen",
+    "Deleting",
+    "TemplateIncomplete",
+    "Overdue",
+    "Held",
+];
+/// Conditions that merely say what goes on.
+const NEUTRAL: [&str; 4] = ["ScalingUp", "ScalingDown", "Progressing", "Updating"];
+
+/// How much a condition tells about what is wrong with an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Weight {
+    Fine,
+    Unknown,
+    /// `Ready=False` sums up what another condition explains.
+    Summary,
+    Fault,
+}
+
+/// What a condition of a pool or a cluster weighs; of a host, other conditions are bad.
+pub fn weight(kind: &str, status: &str) -> Weight {
+    let bad = if BAD_WHEN_TRUE.contains(&kind) { "True" } else { "False" };
+    match status {
+        _ if NEUTRAL.contains(&kind) => Weight::Fine,
+        "Unknown" => Weight::Unknown,
+        status if status != bad => Weight::Fine,
+        _ if kind == "Ready" => Weight::Summary,
+        _ => Weight::Fault,
+    }
+}

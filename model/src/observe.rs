@@ -45,6 +45,26 @@ pub struct ClusterView {
     pub set_aside: Arc<[SetAside]>,
     /// Nodes from which [`ClusterPort::act`] takes nothing away, and why: `Muster itself runs there`.
     pub guarded: Arc<BTreeMap<Arc<str>, Arc<str>>>,
+    /// How far each kind has come, in the API server's own counting; a kind that does not say is missing.
+    pub revisions: BTreeMap<&'static str, u64>,
+    /// That a kind is shown as it was before what has been seen already. A change of it is a change of `number`.
+    pub behind: Option<Arc<str>>,
+}
+
+impl ClusterView {
+    /// Why nothing may be taken away because of what this view does not show, if there is a reason.
+    pub fn doubt(&self) -> Option<String> {
+        if let Some(behind) = &self.behind {
+            return Some(behind.to_string());
+        }
+        let known = self.set_aside.iter().filter(|one| one.kind == "Pod").count() as u64;
+        self.objects.unseen_pods(known).map(|unseen| unseen.to_string())
+    }
+}
+
+/// How it is said that a kind is shown as it was before.
+pub fn is_behind(kind: &str, shown: u64, seen: u64) -> String {
+    format!("the API server shows {kind} of revision {shown}, and {seen} was seen before: an old copy")
 }
 
 impl ClusterView {

@@ -5,8 +5,9 @@
 
 use std::{fmt, str::FromStr};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use thiserror::Error;
+
+use crate::field::serde_as_text;
 
 /// A point in time: milliseconds since 1970-01-01T00:00:00Z.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -191,21 +192,6 @@ fn scaled(number: &str, unit: u128) -> Option<u128> {
     Some(total)
 }
 
-macro_rules! serde_as_text {
-    ($name:ty) => {
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
-            }
-        }
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-                text.parse().map_err(de::Error::custom)
-            }
-        }
-    };
-}
 serde_as_text!(Timestamp);
 serde_as_text!(Duration);
 

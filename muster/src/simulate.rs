@@ -13,24 +13,34 @@ use muster_sim::{
     scenario,
     simulate::{self, Add, Colour, Question, Shape, Source},
 };
+use serde_json::json;
+
+use crate::cli::{Connection, what_if::Ask};
 
 /// Ok, failure and usage, as everywhere in the command line.
 const OK: u8 = 0;
 const FAILURE: u8 = 1;
 const USAGE: u8 = 2;
 
-/// Ask what would happen, on files or a dump, without touching anything
+/// Ask what would happen, on files, a dump or a running server, without touching anything
 ///
 /// Reads what `kubectl get nodes,pods,daemonsets,replicasets,pdb,… -A -o yaml` prints, pool and host manifests, or a
-/// scenario file. Without a question it says what would be done now.
+/// scenario file; with --live a server answers on a copy of this moment. Without a question it says what would be done
+/// now.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Files with objects, YAML or JSON; - for standard input
-    #[arg(value_name = "FILE", required_unless_present = "scenario")]
+    #[arg(value_name = "FILE", required_unless_present_any = ["scenario", "live"])]
     files: Vec<PathBuf>,
     /// A scenario file (muster-scenario/1) instead of objects
     #[arg(long, value_name = "FILE", conflicts_with = "files")]
     scenario: Option<PathBuf>,
+    /// Ask the server about this moment, instead of files
+    #[arg(long, conflicts_with_all = ["files", "scenario", "pools", "resources", "add_from", "explain", "now", "svg"])]
+    live: bool,
+    /// The server's cluster that is asked about, where it has several
+    #[arg(long, value_name = "NAME", requires = "live")]
+    cluster: Option<String>,
     /// A pool without a manifest: NAME:cpu=8,memory=32Gi[,gpu=1][,min=0][,max=10][,price=0.2][,zone=a][,label.K=V][,taint=K:NoSchedule]
     #[arg(long = "pool", value_name = "NAME:…")]
     pools: Vec<String>,
@@ -85,9 +95,48 @@ pub(crate) struct Args {
     svg: Option<PathBuf>,
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
+    #[command(flatten)]
+    connection: Connection,
 }
 
 impl Args {
+    /// Whether a server is asked, and not files.
+    pub(crate) const fn is_live(&self) -> bool {
+        self.live
+    }
+
+    /// The question as the API takes it.
+    pub(crate) fn ask(&self) -> Ask {
+        let mut question = serde_json::Map::new();
+        let lists = [("remove", &self.remove), ("fail", &self.fail), ("set", &self.set)];
+        for (name, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
+            question.insert(name.to_owned(), json!(list));
+        }
+        if let Some(count) = self.add {
+            let mut add = json!({ "count": count, "tolerate": self.tolerate, "selector": self.selector });
+            let texts = [("cpu", &self.cpu), ("memory", &self.memory)];
+            for (name, text) in texts.into_iter().filter_map(|(name, text)| Some((name, text.as_ref()?))) {
+                add[name] = json!(text);
+            }
+            if let Some(gpu) = self.gpu {
+                add["gpu"] = json!(gpu);
+            }
+            question.insert("add".to_owned(), add);
+        }
+        if self.consolidate {
+            question.insert("consolidate".to_owned(), json!(true));
+        }
+        if let Some(machine) = &self.buy {
+            question.insert("buy".to_owned(), json!(machine));
+        }
+        Ask {
+            question: question.into(),
+            cluster: self.cluster.clone(),
+            json: self.output == Output::Json,
+            connection: self.connection.clone(),
+        }
+    }
+
     /// Whether nothing is asked beside the plan itself.
     fn asks_nothing(&self) -> bool {
         self.explain.is_empty()

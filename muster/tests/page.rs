@@ -194,6 +194,17 @@ async fn transcript(ann: &Caller) {
 }
 
 /// OPS-U12: asking changes nothing.
+/// `muster simulate --live` as Ann.
+fn live(lab: &Lab, question: &[&str]) -> String {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_muster"))
+        .args(["simulate", "--live", "--server", &lab.server.base, "--as-email", ANN])
+        .args(question)
+        .output()
+        .expect("muster runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
 async fn what_if(ann: &Caller, lab: &Lab) {
     let spec = |body: &Value| body["resource_version"].clone();
     let before = spec(&ann.get(&format!("/api/v1/nodepools/{}", lab.pool)).await.expect(200).body);
@@ -205,6 +216,14 @@ async fn what_if(ann: &Caller, lab: &Lab) {
     );
     assert!(answer["summary"].is_string() && answer["before"]["machines"].is_u64(), "{answer}");
     assert_eq!(spec(&ann.get(&format!("/api/v1/nodepools/{}", lab.pool)).await.expect(200).body), before);
+    // The command line asks the same and gets the same.
+    let said = live(lab, &["--set", "gpu.count=3", "-o", "json"]);
+    let said: Value = serde_json::from_str(&said).expect("JSON");
+    for part in ["question", "summary", "cluster_id", "nothing_changed", "currency"] {
+        assert_eq!(said[part], answer[part], "{part}: {said}");
+    }
+    let text = live(lab, &["--fail", "rack/r1", "--cluster", "lab"]);
+    assert!(text.contains("machines") && text.ends_with("nothing was changed\n"), "{text}");
     for (wrong, part) in [
         (json!({ "fail": ["rack/nowhere"] }), "rack/nowhere"),
         (json!({ "add": { "count": 100_000 } }), "add.count"),

@@ -7,6 +7,6 @@ need cc gcc
 node_ready
 need chromium chromium
 scripts/page/build.sh
-cargo build --release --locked -p muster
+[ -n "${MUSTER_BIN:-}" ] || cargo build --release --locked -p muster
 mkdir -p docs/pictures
-MUSTER_BIN=$root/target/release/muster SHOTS=$root/docs/pictures node web/e2e/pictures.mjs
+MUSTER_BIN=${MUSTER_BIN:-$root/target/release/muster} SHOTS=$root/docs/pictures node web/e2e/pictures.mjs

@@ -8,3 +8,8 @@ pub mod scenario;
 pub mod simulate;
 pub mod tree;
 pub mod world;
+
+/// The reference of reasons: those of explanations, and those of custom resources.
+pub fn reasons() -> String {
+    format!("{}\n{}", muster_engine::explain::reference(), muster_control::resources::reference())
+}

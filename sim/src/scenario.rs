@@ -427,6 +427,7 @@ fn daemon_set(entry: &PodEntry) -> DaemonSet {
             ..ObjectMeta::default()
         },
         spec: DaemonSetSpec { template: PodTemplate { metadata, spec: Arc::new(spec(entry)) } },
+        ..DaemonSet::default()
     }
 }
 

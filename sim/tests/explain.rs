@@ -5,8 +5,9 @@ use std::{collections::BTreeSet, fs, path::PathBuf};
 
 use muster_engine::{
     Snapshot,
-    explain::{Answer, Explainer, Fix, LONGEST_LINE, PatchKind, text},
+    explain::{Answer, Explainer, Fix, LONGEST_LINE, Match, PatchKind, text},
     plan,
+    snapshot::{Member, MemberState},
 };
 use muster_model::patch::merge_patch;
 use muster_sim::simulate::{Source, load};
@@ -190,6 +191,30 @@ fn ops_u8_at_least_ten_answers_can_be_applied() {
     assert!(fixable >= 10, "{fixable}");
 }
 
+/// A node that comes to a pool whose nodes do not take the pod changes nothing for it, and is not spoken of.
+#[test]
+fn what_happens_next_is_about_pools_that_could_take_the_pod() {
+    let mut told = 0;
+    for path in fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()) {
+        let number = path.file_name().unwrap().to_str().unwrap().split('-').next().unwrap().to_owned();
+        let fixture = Fixture::read(&number);
+        let question = fixture.question["ask"].as_str().unwrap();
+        let mut snapshot = fixture.snapshot();
+        let Answer::Pod(before) = ask(&snapshot, question) else { continue };
+        let others: Vec<_> = before.pools.iter().filter(|row| row.matches == Match::NoMatch).collect();
+        for row in &others {
+            let state = MemberState::Upcoming { expected: snapshot.now };
+            let member = Member { pool: row.pool.clone(), state, ..Member::default() };
+            snapshot.members.insert(format!("comes-to-{}", row.pool).into(), member);
+        }
+        let Answer::Pod(after) = ask(&snapshot, question) else { panic!("{number}: no longer a pod") };
+        let lines: Vec<&str> = after.next.iter().map(|step| &*step.text).collect();
+        assert!(!lines.iter().any(|line| line.contains("comes-to-")), "{number}: {lines:?}");
+        told += others.len();
+    }
+    assert!(told >= 3, "fixtures with pools that do not match: {told}");
+}
+
 #[test]
 fn unknown_objects_get_an_answer_with_names_that_are_near() {
     let snapshot = Fixture::read("q03").snapshot();
@@ -202,6 +227,6 @@ fn unknown_objects_get_an_answer_with_names_that_are_near() {
 fn the_reference_of_reasons_is_up_to_date() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/reasons.md");
     let found = fs::read_to_string(&path).unwrap_or_default();
-    let wanted = muster_engine::explain::reference();
+    let wanted = muster_sim::reasons();
     assert_eq!(found, wanted, "docs/reference/reasons.md differs; write the text below into it");
 }

@@ -114,6 +114,19 @@ export async function actions(world) {
     await page.locator('.banner.frozen').waitFor({ state: 'detached', ...DONE });
   });
 
+  await check('from the overview to what is wrong with a server, and what was said to its BMC', async () => {
+    const bad = await until('a server that needs somebody', async () => (await lab.get('/api/v1/overview')).attention.find((one) => one.subject === 'gpu-4'));
+    await window.to('/');
+    await page.getByRole('link', { name: bad.line }).click();
+    await page.getByRole('heading', { name: 'gpu-4', exact: true }).waitFor();
+    await page.getByRole('heading', { name: 'Failures in the last day' }).waitFor(DONE);
+    const failure = (await lab.get('/api/v1/hosts/gpu-4')).status.failures.at(-1);
+    assert.ok((await page.locator('main').innerText()).includes(failure.message), failure.message);
+    await page.locator('.calls .bad').first().waitFor(DONE);
+    assert.ok(!(await page.locator('main').innerText()).includes('emulated\n'), 'no password');
+    await shot(page, 'bad-server', { fullPage: true });
+  });
+
   await check('search finds by MAC and goes there; back and forward keep the state', async () => {
     await window.to('/pools?sort=name&q=e');
     await settled(page);

@@ -23,7 +23,7 @@ try {
   const every = process.env.EVERY;
   const only = process.env.ONLY?.split(',');
   const { browser, close } = await launch();
-  for (const [width, height] of every ? [[1440, 900], [375, 812]] : [[1440, 900]]) {
+  for (const [width, height] of every ? [[1920, 1080], [1440, 900], [768, 1024], [375, 812]] : [[1440, 900]]) {
     for (const scheme of ['light', 'dark']) {
       const window = await open(browser, fleet.url, { width, height, scheme });
       for (const [name, where] of every ? ALL : README) {

@@ -111,12 +111,14 @@ pub async fn act(
 fn outcome(inputs: &Inputs, effects: Vec<Effect>, refused: Vec<String>) -> Outcome {
     let objects: BTreeSet<&str> = effects.iter().map(|effect| effect.object.as_str()).collect();
     let done = objects.len();
+    let told = match done {
+        1 => "1 object was told".to_owned(),
+        many => format!("{many} objects were told"),
+    };
     let (state, text) = match refused.first() {
-        None => (OutcomeState::Acted, format!("{done} objects were told")),
-        Some(first) if done == 0 => (OutcomeState::Failed, format!("0 objects were told: {first}")),
-        Some(first) => {
-            (OutcomeState::Acted, format!("{done} objects were told, {} were not: {first}", refused.len()))
-        }
+        None => (OutcomeState::Acted, told),
+        Some(first) if done == 0 => (OutcomeState::Failed, format!("nobody could be told: {first}")),
+        Some(first) => (OutcomeState::Acted, format!("{told}, {} could not be: {first}", refused.len())),
     };
     Outcome { state, at: inputs.now, text, effects }
 }

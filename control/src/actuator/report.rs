@@ -139,7 +139,7 @@ fn conditions(
         "ScalingUp",
         growing > 0,
         if growing > 0 { "NodesComing" } else { "NothingToAdd" },
-        format!("{growing} nodes are on their way"),
+        many(growing, "is on its way", "are on their way"),
     ));
     let shrinking = sizes.leaving + if sizes.acts { sizes.removed } else { 0 };
     let names: Vec<&str> = leaving(&built.snapshot, plan, pool).into_iter().take(10).collect();
@@ -148,7 +148,7 @@ fn conditions(
         "ScalingDown",
         shrinking > 0,
         if shrinking > 0 { "NodesLeaving" } else { "NothingToRemove" },
-        format!("{shrinking} nodes are leaving{list}"),
+        many(shrinking, "is leaving", "are leaving") + &list,
     ));
     all.extend(metrics(inputs, pool));
     all.extend(provisioned(inputs, pool, sizes));
@@ -166,6 +166,11 @@ fn conditions(
         None => make("Paused", false, "NotFrozen", "0 freezes are in force".to_owned()),
     });
     all
+}
+
+/// `1 node is leaving`, `3 nodes are leaving`.
+fn many(count: u32, one: &str, more: &str) -> String {
+    if count == 1 { format!("1 node {one}") } else { format!("{count} nodes {more}") }
 }
 
 fn condition(

@@ -58,8 +58,11 @@ pub fn describe(decision: &Decision, replay: Option<&str>) -> String {
     fact(
         "plan:",
         format!(
-            "{} new nodes, {} removals, {} pods placed, {} without a place",
-            decision.new_nodes, decision.removals, decision.placed, decision.unplaced
+            "{}, {}, {} placed, {} without a place",
+            counted(decision.new_nodes, "new node"),
+            counted(decision.removals, "removal"),
+            counted(decision.placed, "pod"),
+            decision.unplaced
         ),
     );
     if let Some(replay) = replay {
@@ -86,6 +89,11 @@ pub fn describe(decision: &Decision, replay: Option<&str>) -> String {
             .map(|effect| format!("{} of {}: {}", effect.what, effect.object, effect.text)),
     );
     out
+}
+
+/// `1 pod`, `2 pods`.
+fn counted(number: u32, one: &str) -> String {
+    format!("{number} {one}{}", if number == 1 { "" } else { "s" })
 }
 
 fn section(out: &mut String, title: &str, lines: impl IntoIterator<Item = String>) {

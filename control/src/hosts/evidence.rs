@@ -196,7 +196,14 @@ fn node_and_pods(
                     nodes::pods_seen(index, &node.name, memo.blocked_by.as_deref(), now)
                 }
             };
-            (Known::Value { value: node, at }, recount::compared(pods, memo.recount.as_ref(), at, now))
+            // A pod that is seen is there; one that is not seen may be there all the same.
+            let pods = match &index.doubt {
+                Some(why) if pods.total() == 0 && pods.guarded.is_none() => {
+                    Known::Unknown { why: why.clone(), since: at }
+                }
+                _ => recount::compared(pods, memo.recount.as_ref(), at, now),
+            };
+            (Known::Value { value: node, at }, pods)
         }
     }
 }

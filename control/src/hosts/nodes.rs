@@ -36,6 +36,8 @@ pub(super) struct Indexed {
     by_provider: HashMap<Box<str>, Vec<usize>>,
     pods: HashMap<Box<str>, Vec<u32>>,
     unschedulable: Vec<u32>,
+    /// Why the pods that it shows may not be all there are.
+    pub doubt: Option<String>,
 }
 
 impl Indexed {
@@ -45,6 +47,7 @@ impl Indexed {
             by_provider: HashMap::new(),
             pods: HashMap::new(),
             unschedulable: Vec::new(),
+            doubt: view.doubt().filter(|_| !muster_model::planted::is("F2")),
             view,
         };
         let objects = Arc::clone(&index.view.objects);

@@ -64,7 +64,7 @@ impl Inventory {
         for line in lines {
             let mut report = LineReport {
                 line: line.number,
-                name: String::new(),
+                name: line.name,
                 result: LineResult::Failed,
                 message: String::new(),
                 warnings: Vec::new(),
@@ -72,7 +72,6 @@ impl Inventory {
             match line.host {
                 Err(faults) => report.message = faults.to_string(),
                 Ok(mut host) => {
-                    report.name.clone_from(&host.name);
                     host.spec.project = project.map(str::to_owned).or(host.spec.project);
                     wanted.push((reports.len(), host));
                 }

@@ -66,10 +66,12 @@ pub fn replay(decision: &Decision, snapshot: &Snapshot, then: Plan) -> Replay {
     let same = bytes(&then) == bytes(&decided.plan);
     let differences = plans(&then, &decided.plan);
     let (new, removed) = (decided.plan.new_nodes.len(), decided.plan.removals.len());
+    let of = |number: usize, one: &str| format!("{number} {one}{}", if number == 1 { "" } else { "s" });
+    let plan = format!("{}, {}", of(new, "new node"), of(removed, "removal"));
     let headline = if same {
-        format!("the same plan again: {new} new nodes, {removed} removals")
+        format!("the same plan again: {plan}")
     } else {
-        format!("another plan: {} differences; now {new} new nodes, {removed} removals", differences.len())
+        format!("another plan: {}; now {plan}", of(differences.len(), "difference"))
     };
     Replay {
         id: decision.id.clone(),

@@ -7,9 +7,9 @@ use muster_engine::{
     down::{Step, step},
     explain::{Explainer, LONGEST_LINE},
     plan::{Source, Target},
-    snapshot::{HostState, Mode, Pool},
+    snapshot::{HostState, Mode, Pool, Trigger},
 };
-use muster_model::{Timestamp, k8s::PodKey};
+use muster_model::{Duration, Timestamp, k8s::PodKey};
 
 use super::Decided;
 use crate::{
@@ -169,10 +169,11 @@ fn growth(snapshot: &Snapshot, pool: Option<&Pool>, pods: &[PodKey]) -> String {
     match step(snapshot, pool) {
         Some(Step::Trigger) => format!("1 trigger of pool {} asks for growth", pool.name),
         Some(Step::HighMark { share, mark, since, .. }) => format!(
-            "{} % of the {} of pool {} is requested, above {mark} % since {since}",
+            "{} % of the {} of pool {} is requested, above {mark} % for {}",
             share.percent(),
             share.resource,
-            pool.name
+            pool.name,
+            seconds(snapshot.now.since(since))
         ),
         None => match pool.fixed {
             Some(1) => format!("pool {} holds 1 node", pool.name),
@@ -180,6 +181,11 @@ fn growth(snapshot: &Snapshot, pool: Option<&Pool>, pods: &[PodKey]) -> String {
             None => format!("pool {} has fewer nodes than its minimum of {}", pool.name, pool.min),
         },
     }
+}
+
+/// Whole seconds: nobody reads further.
+fn seconds(length: Duration) -> Duration {
+    Duration::from_secs(length.millis() / 1000)
 }
 
 fn evidence(snapshot: &Snapshot, decided: &Decided, node: &str, pool: Option<&Pool>) -> Option<Evidence> {
@@ -192,7 +198,7 @@ fn evidence(snapshot: &Snapshot, decided: &Decided, node: &str, pool: Option<&Po
         percent: top.map_or(0, muster_engine::down::Share::percent),
         mark: pool.and_then(|pool| pool.demand.scale_down_percent),
         unneeded_since: snapshot.members.get(node).and_then(|member| member.unneeded_since),
-        required: pool.map_or(muster_model::Duration::ZERO, |pool| pool.demand.scale_down_delay),
+        required: pool.map_or(Duration::ZERO, |pool| pool.demand.scale_down_delay),
     })
 }
 
@@ -210,7 +216,8 @@ fn removal_reason(snapshot: &Snapshot, decided: &Decided, node: &str, pool: Opti
             let resource = if resource.is_empty() { "everything".to_owned() } else { resource };
             let mark = mark.map_or_else(String::new, |mark| format!(", below {mark} %"));
             format!(
-                "{percent} % of its {resource} is requested{mark}; unneeded since {since}, {required} are required"
+                "{percent} % of its {resource} is requested{mark}; unneeded for {}, {required} are required",
+                seconds(snapshot.now.since(since))
             )
         }
         Some(Evidence { percent, .. }) => {
@@ -335,6 +342,17 @@ fn cause(now: &Snapshot, before: &Before<'_>) -> Cause {
     Cause { nudges, changes, after: before.decision.cloned() }
 }
 
+/// What a trigger asks for, in a word.
+fn asks(trigger: Option<Trigger>) -> String {
+    match trigger {
+        None => "none",
+        Some(Trigger::Up) => "grow",
+        Some(Trigger::Down) => "shrink",
+        Some(Trigger::Idle) => "idle",
+    }
+    .to_owned()
+}
+
 fn pool_changes(old: &Snapshot, now: &Snapshot) -> Vec<String> {
     let mut changes = Vec::new();
     for pool in &now.pools {
@@ -351,8 +369,8 @@ fn pool_changes(old: &Snapshot, now: &Snapshot) -> Vec<String> {
         say("minimum", was.min.to_string(), pool.min.to_string());
         say("maximum", was.max.to_string(), pool.max.to_string());
         say("fixed size", size(was.fixed), size(pool.fixed));
-        say("mode", format!("{:?}", was.mode), format!("{:?}", pool.mode));
-        say("trigger", format!("{:?}", was.demand.trigger), format!("{:?}", pool.demand.trigger));
+        say("mode", format!("{:?}", was.mode).to_lowercase(), format!("{:?}", pool.mode).to_lowercase());
+        say("trigger", asks(was.demand.trigger), asks(pool.demand.trigger));
         if was.templates != pool.templates {
             changes.push(format!("pool {}: what its nodes look like", pool.name));
         }

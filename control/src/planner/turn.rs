@@ -298,6 +298,7 @@ impl Planner {
                 (Did::Decided(Box::new(decision)), if voided { now.saturating_add(SOON) } else { next })
             }
         };
+        memory.note_revisions(&inputs.memory, &inputs.observed, now);
         self.remember(fence, memory).await?;
         if let Some(port) = port
             && (matches!(did, Did::Decided(_))

@@ -7,7 +7,7 @@ use muster_model::{
 };
 use serde_json::Value;
 
-use super::held::Refusal;
+use super::{Reason, held::Refusal};
 
 /// What the decision needs to know of a record.
 #[derive(Debug, Clone, Copy)]
@@ -90,7 +90,10 @@ pub(super) fn decide(
         "the store was changed at the same time, and it wins: {}; edit again if it is still wanted",
         shape::differences(kept.spec, &present)
     );
-    Step::Settle { spec: kept.spec.clone(), verdict: Verdict::Refused(Refusal::new("Conflict", message)) }
+    Step::Settle {
+        spec: kept.spec.clone(),
+        verdict: Verdict::Refused(Refusal::new(Reason::Conflict, message)),
+    }
 }
 
 /// The revision that an object was made from. Who replaces a whole object loses the annotation, not the status.
@@ -181,7 +184,7 @@ mod tests {
         else {
             panic!("it was not refused")
         };
-        assert_eq!((spec, refusal.reason), (store, "Conflict"));
+        assert_eq!((spec, refusal.reason), (store, Reason::Conflict));
         assert!(refusal.message.contains("spec.nodeCount is 4, not 5"), "{}", refusal.message);
     }
 

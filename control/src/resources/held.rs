@@ -15,6 +15,7 @@ use muster_model::{
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::Reason;
 use crate::{
     audit::{AuditLog, Event, Outcome},
     inventory::{Host, Inventory, InventoryError},
@@ -33,19 +34,19 @@ pub(super) enum Trouble {
 /// A refusal as a condition tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Refusal {
-    pub(super) reason: &'static str,
+    pub(super) reason: Reason,
     pub(super) message: String,
 }
 
 impl Refusal {
-    pub(super) fn new(reason: &'static str, message: impl Into<String>) -> Self {
+    pub(super) fn new(reason: Reason, message: impl Into<String>) -> Self {
         Self { reason, message: message.into() }
     }
 }
 
 fn invalid(faults: &FieldErrors) -> Trouble {
     let told: Vec<String> = faults.iter().map(|fault| shape::fault(&fault.to_string())).collect();
-    Trouble::Refused(Refusal::new("Invalid", told.join("; ")))
+    Trouble::Refused(Refusal::new(Reason::Invalid, told.join("; ")))
 }
 
 impl From<RegistryError> for Trouble {
@@ -54,10 +55,10 @@ impl From<RegistryError> for Trouble {
         match error {
             RegistryError::Invalid(faults) => invalid(&faults),
             RegistryError::NameTaken { .. } => {
-                Self::Refused(Refusal::new("NameTaken", format!("spec.name: {text}")))
+                Self::Refused(Refusal::new(Reason::NameTaken, format!("spec.name: {text}")))
             }
-            RegistryError::HasPools { .. } => Self::Refused(Refusal::new("HasPools", text)),
-            RegistryError::Deleting { .. } => Self::Refused(Refusal::new("Deleting", text)),
+            RegistryError::HasPools { .. } => Self::Refused(Refusal::new(Reason::HasPools, text)),
+            RegistryError::Deleting { .. } => Self::Refused(Refusal::new(Reason::Deleting, text)),
             _ => Self::Later(text),
         }
     }
@@ -69,14 +70,14 @@ impl From<InventoryError> for Trouble {
         match error {
             InventoryError::Invalid(faults) => invalid(&faults),
             InventoryError::Taken { .. } => {
-                Self::Refused(Refusal::new("NameTaken", format!("metadata.name: {text}")))
+                Self::Refused(Refusal::new(Reason::NameTaken, format!("metadata.name: {text}")))
             }
             InventoryError::Clash { by, .. } => {
-                Self::Refused(Refusal::new("Taken", format!("spec.{}: {text}", by.field())))
+                Self::Refused(Refusal::new(Reason::Taken, format!("spec.{}: {text}", by.field())))
             }
-            InventoryError::Deleting { .. } => Self::Refused(Refusal::new("Deleting", text)),
-            InventoryError::Held { .. } => Self::Refused(Refusal::new("Held", text)),
-            InventoryError::SetAside { .. } => Self::Refused(Refusal::new("SetAside", text)),
+            InventoryError::Deleting { .. } => Self::Refused(Refusal::new(Reason::Deleting, text)),
+            InventoryError::Held { .. } => Self::Refused(Refusal::new(Reason::Held, text)),
+            InventoryError::SetAside { .. } => Self::Refused(Refusal::new(Reason::SetAside, text)),
             _ => Self::Later(text),
         }
     }
@@ -227,7 +228,9 @@ impl Side {
             Err(Trouble::Refused(refusal)) if super::status::says(object, refusal) => {
                 (Outcome::Refused, 0, None)
             }
-            Err(Trouble::Refused(refusal)) if refusal.reason == "Invalid" => (Outcome::Refused, 400, None),
+            Err(Trouble::Refused(refusal)) if refusal.reason == Reason::Invalid => {
+                (Outcome::Refused, 400, None)
+            }
             Err(Trouble::Refused(_)) => (Outcome::Refused, 409, None),
             Err(Trouble::Later(_)) => (Outcome::Failed, 0, None),
         };

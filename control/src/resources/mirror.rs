@@ -30,6 +30,16 @@ impl Mirror {
         self.objects.keys().filter(|key| key.kind == kind).cloned().collect()
     }
 
+    /// Objects of a kind, and how many of them say that they are not in step.
+    pub(super) fn count(&self, kind: ResourceKind) -> (u64, u64) {
+        let mut found = (0, 0);
+        for (_, object) in self.objects.iter().filter(|(key, _)| key.kind == kind) {
+            found.0 += 1;
+            found.1 += u64::from(super::status::is_refused(object));
+        }
+        found
+    }
+
     /// Objects of a kind that have no record yet.
     pub(super) fn strays(&self, kind: ResourceKind) -> Vec<ObjectKey> {
         let all = self.objects.iter().filter(|(key, object)| key.kind == kind && object.id().is_none());

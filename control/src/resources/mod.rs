@@ -8,9 +8,11 @@
 //! digest that we leave on the object. What stands on both sides is the same after at most two turns.
 
 mod decide;
+mod figures;
 mod held;
 mod mirror;
 mod queue;
+mod reason;
 mod status;
 mod turn;
 
@@ -37,8 +39,10 @@ use crate::{
     lead::Leading,
     registry::{Filter, Kind, Registry, Watch, WatchItem},
 };
+pub use figures::{Figures, KindFigures, Place};
 use held::Side;
 use queue::{Queue, Work};
+pub use reason::{Reason, reference};
 use turn::{Outcome, Turns};
 
 /// Turns at one time: an API server takes these from a single client without noticing.
@@ -95,6 +99,7 @@ pub struct Setup {
     pub namespaces: Namespaces,
     /// What the store is called from now on, should it have no name yet. Nobody else may be called so.
     pub fresh_name: String,
+    pub figures: Arc<Figures>,
 }
 
 /// Keeps both sides in step while this process leads, until `stop`.
@@ -102,10 +107,14 @@ pub async fn run(setup: Setup, mut leading: Leading, stop: CancellationToken) {
     let mut told = String::new();
     loop {
         let session = async {
+            if leading.borrow().is_none() {
+                setup.figures.set_place(Place::Nowhere);
+            }
             if leading.wait_for(Option::is_some).await.is_err() {
                 std::future::pending::<()>().await;
             }
             let Some(mark) = setup.home.mark().await else {
+                setup.figures.set_place(Place::Nowhere);
                 setup.clock.sleep(LOOK).await;
                 return;
             };
@@ -116,6 +125,7 @@ pub async fn run(setup: Setup, mut leading: Leading, stop: CancellationToken) {
             match ended {
                 Ok(()) => told.clear(),
                 Err(why) => {
+                    setup.figures.set_place(Place::Trouble);
                     if why != told {
                         tracing::warn!(why, "custom resources are not kept in step; trying again");
                         told = why;
@@ -168,6 +178,7 @@ impl<'s> Session<'s> {
         );
         session.first(&mut objects).await;
         tracing::info!("custom resources are kept in step with the store");
+        setup.figures.set_place(Place::InStep);
         session.follow(objects, mark).await
     }
 
@@ -201,6 +212,7 @@ impl<'s> Session<'s> {
             let due = self.queue.next_due().unwrap_or(look).min(look).saturating_sub(now);
             tokio::select! {
                 Some((work, outcome)) = running.next(), if !running.is_empty() => {
+                    self.setup.figures.count(&outcome);
                     Self::over(&mut self.queue, &work, outcome, clock.monotonic());
                 }
                 Some((kind, event)) = objects.next() => {
@@ -226,6 +238,7 @@ impl<'s> Session<'s> {
                 }
                 () = clock.sleep(due) => {
                     if clock.monotonic() >= look {
+                        self.setup.figures.look(&self.turns.mirror(), self.queue.len());
                         look = clock.monotonic().saturating_add(LOOK);
                         if self.setup.home.mark().await.as_deref() != Some(mark) {
                             return Ok(());

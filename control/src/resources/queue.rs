@@ -74,6 +74,11 @@ impl Queue {
         Some(work)
     }
 
+    /// Everything that waits for a turn, now or later.
+    pub(super) fn len(&self) -> usize {
+        self.ready.len() + self.later.len()
+    }
+
     /// When something falls due, if anything waits.
     pub(super) fn next_due(&self) -> Option<Duration> {
         self.later.first().map(|(at, _)| *at)

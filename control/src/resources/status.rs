@@ -71,7 +71,7 @@ pub(super) fn compose(facts: Facts<'_>, object: &Resource, verdict: &Verdict) ->
 fn standing(object: &Resource, verdict: &Verdict) -> Option<(String, String)> {
     match verdict {
         Verdict::Synced => None,
-        Verdict::Refused(Refusal { reason, message }) => Some(((*reason).to_owned(), message.clone())),
+        Verdict::Refused(Refusal { reason, message }) => Some((reason.name().to_owned(), message.clone())),
         Verdict::AsBefore => {
             let before = synced(object).filter(|condition| condition["status"] == "False")?;
             let untouched = object.status["seen"].as_str() == Some(object.others.as_str());
@@ -85,6 +85,11 @@ fn synced(object: &Resource) -> Option<&Value> {
     object.status["conditions"].as_array()?.iter().find(|condition| condition["type"] == SYNCED)
 }
 
+/// Whether an object says that it is not in step.
+pub(super) fn is_refused(object: &Resource) -> bool {
+    synced(object).is_some_and(|condition| condition["status"] == "False")
+}
+
 /// Since when the condition is what it is.
 fn since(object: &Resource, word: &str, now: Timestamp) -> Value {
     let before = synced(object).filter(|condition| condition["status"] == word);
@@ -95,7 +100,7 @@ fn since(object: &Resource, word: &str, now: Timestamp) -> Value {
 pub(super) fn says(object: &Resource, refusal: &Refusal) -> bool {
     synced(object).is_some_and(|condition| {
         condition["status"] == "False"
-            && condition["reason"] == refusal.reason
+            && condition["reason"] == refusal.reason.name()
             && condition["message"] == refusal.message.as_str()
     })
 }
@@ -104,7 +109,7 @@ pub(super) fn says(object: &Resource, refusal: &Refusal) -> bool {
 mod tests {
     use muster_model::resource::ResourceKind;
 
-    use super::*;
+    use super::{super::Reason, *};
 
     fn object(generation: u64, status: Value, others: &str) -> Resource {
         let mut object = Resource::new(ResourceKind::NodePool, "team", "lab.web", json!({}));
@@ -138,7 +143,7 @@ mod tests {
     #[test]
     fn a_refusal_stands_until_somebody_touches_the_object() {
         let says = json!({});
-        let refused = Verdict::Refused(Refusal::new("Invalid", "spec.nodeCount: too many"));
+        let refused = Verdict::Refused(Refusal::new(Reason::Invalid, "spec.nodeCount: too many"));
         let first = compose(facts(&says), &object(2, json!({}), "kubectl-1"), &refused);
         assert_eq!(condition(&first, SYNCED)["message"], "spec.nodeCount: too many");
         assert_eq!(first["summary"], "Invalid");
@@ -147,11 +152,8 @@ mod tests {
         let touched = compose(facts(&says), &object(2, first.clone(), "kubectl-2"), &Verdict::AsBefore);
         assert_eq!(condition(&touched, SYNCED)["status"], "True");
         assert_eq!(touched.get("seen"), None);
-        assert!(says_so(&object(2, first, ""), "Invalid", "spec.nodeCount: too many"));
-    }
-
-    fn says_so(object: &Resource, reason: &'static str, message: &str) -> bool {
-        says(object, &Refusal::new(reason, message))
+        let refusal = Refusal::new(Reason::Invalid, "spec.nodeCount: too many");
+        assert!(super::says(&object(2, first, ""), &refusal));
     }
 
     #[test]

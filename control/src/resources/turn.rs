@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::{
-    Namespaces,
+    Namespaces, Reason,
     decide::{Kept, Step, Verdict, decide},
     held::{Held, Refusal, Side, Trouble, Wish},
     mirror::Mirror,
@@ -191,7 +191,7 @@ impl Turns {
             return Ok(Outcome::Done);
         }
         let refusal = Refusal::new(
-            "OtherStore",
+            Reason::OtherStore,
             "another store made this object; point Muster at that store, or delete the object and create it again",
         );
         if !status::says(object, &refusal) {
@@ -271,7 +271,7 @@ impl Turns {
         if let Verdict::Refused(refusal) = verdict
             && !status::says(object, refusal)
         {
-            let (reason, why) = (refusal.reason, refusal.message.as_str());
+            let (reason, why) = (refusal.reason.name(), refusal.message.as_str());
             tracing::warn!(object = %object.key(), reason, why, "an edit was refused");
         }
         let same = shape::canonical(wanted.spec.clone()) == shape::canonical(object.spec.clone());
@@ -359,7 +359,7 @@ impl Turns {
         if status::says(object, &refusal) {
             return Ok(());
         }
-        let (reason, why) = (refusal.reason, refusal.message.as_str());
+        let (reason, why) = (refusal.reason.name(), refusal.message.as_str());
         tracing::warn!(object = %object.key(), reason, why, "an object was refused");
         let (says, now) = (json!({ "phase": "Refused" }), self.side.clock.now());
         let facts =

@@ -156,8 +156,11 @@ fn unseen_hosts(inputs: &Inputs, draft: &mut Draft) {
     for (pool, host, name, state) in missing {
         // A ready host without a node object has no room for pods; it is counted all the same.
         if host.state != HostState::Leaving && !(host.state == HostState::Ready && connected) {
-            let node = upcoming(draft, pool, &host.template, &name, host.zone.as_deref());
-            draft.snapshot.cluster.nodes.extend(node);
+            if let Some(node) = upcoming(draft, pool, &host.template, &name, host.zone.as_deref()) {
+                // One that has registered a moment ago is not known as the host's yet: there is one node of a name, as it will be.
+                draft.snapshot.cluster.nodes.retain(|known| known.name() != &*name);
+                draft.snapshot.cluster.nodes.push(node);
+            }
         }
         let member = Member {
             pool: pool.name().into(),

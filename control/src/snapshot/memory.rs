@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub use super::templates::Learned;
 use super::{
-    Inputs,
+    Inputs, Observed, Revisions,
     pools::GREW,
     templates,
     wakes::{self, Wakes},
@@ -52,6 +52,9 @@ pub struct Memory {
     /// Hosts that were woken for pods and took none yet, by pool.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub wakes: Wakes,
+    /// How far the cluster had come, so that a later process knows an old copy when it is shown one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revisions: Option<Revisions>,
 }
 
 /// A wish to somebody who provisions nodes.
@@ -100,6 +103,14 @@ impl Memory {
         wakes::forget(&mut next.wakes, inputs, snapshot);
         next.forget(inputs, snapshot);
         next
+    }
+
+    /// Takes note of how far the cluster has come: together with whatever else changed since `before`, and every few
+    /// minutes in any case.
+    pub fn note_revisions(&mut self, before: &Self, observed: &Observed, now: Timestamp) {
+        let Observed::View(view) = observed else { return };
+        let changed = self != before;
+        self.revisions = Revisions::after(self.revisions.take(), view, changed, now);
     }
 
     fn learn(&mut self, inputs: &Inputs, snapshot: &Snapshot) {

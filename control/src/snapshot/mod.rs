@@ -13,6 +13,7 @@ mod members;
 pub mod memory;
 mod pools;
 pub mod read;
+mod revisions;
 mod templates;
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,7 @@ use muster_model::{Duration, Timestamp, host::FreezeMode};
 pub use inputs::{HostInput, Inputs, Observed, PoolInput, TriggerInput};
 pub use memory::{Asked, Memory};
 pub use pools::effective_mode;
+pub use revisions::Revisions;
 pub use wakes::{Wake, Wakes};
 
 /// Knowledge of the cluster that is older than this no longer removes anything. Watches confirm themselves
@@ -118,6 +120,10 @@ fn observed(inputs: &Inputs, draft: &mut Draft) {
                 );
             } else {
                 draft.wake_at(Some(view.fresh_at.saturating_add(STALE_AFTER)));
+            }
+            let old = || inputs.memory.revisions.as_ref().and_then(|seen| seen.older(view));
+            if let Some(why) = view.doubt().or_else(old).filter(|_| !muster_model::planted::is("F2")) {
+                draft.gap(Scope::Everything, why);
             }
             for (node, why) in view.guards() {
                 draft.hold(Scope::Node(Arc::clone(node)), Stops::Removal, &**why, None);

@@ -452,6 +452,24 @@ fn ops_f22_guarded_nodes_are_held() {
     assert_eq!(holds, [(&Scope::Node("a".into()), Stops::Removal, "Muster itself runs there")]);
 }
 
+/// Otherwise a pod is placed on the one of them, and the audit looks at the other.
+#[test]
+fn a_node_that_has_registered_before_its_host_is_seen_to_serve_is_there_once() {
+    let mut node = node("a", false);
+    node.spec.taints =
+        serde_json::from_value(json!([{"key": "muster.dev/startup", "effect": "NoSchedule"}])).unwrap();
+    let objects = Arc::new(Objects { nodes: vec![node], ..Objects::default() });
+    let observed = Observed::View(ClusterView { fresh_at: now(), objects, ..ClusterView::default() });
+    let booting = host("a", Phase::Booting, |_| {});
+    let built = build(&Inputs { pools: vec![metal()], hosts: vec![booting], observed, ..inputs() });
+    let nodes = &built.snapshot.cluster.nodes;
+    let found: Vec<(&str, bool)> =
+        nodes.iter().map(|node| (node.name(), node.spec.taints.is_empty())).collect();
+    assert_eq!(found, [("a", true)]);
+    let member = &built.snapshot.members["a"];
+    assert!(matches!(member.state, MemberState::Upcoming { .. }), "{member:?}");
+}
+
 #[test]
 fn a_node_that_has_just_come_has_room_before_our_taints_are_gone() {
     #[track_caller]

@@ -140,7 +140,7 @@ async fn ops_u8_q25_the_evidence_is_that_of_then() {
         explained.text
     );
     assert!(
-        explained.replay.starts_with("the same plan again: 0 new nodes, 1 removals"),
+        explained.replay.starts_with("the same plan again: 0 new nodes, 1 removal"),
         "{}",
         explained.replay
     );

@@ -286,9 +286,10 @@ impl Change {
             largest.resources.requests.insert(&name, lowered.parse::<Quantity>().ok()?);
             containers.push(json!({"name": largest.name, "resources": {"requests": {&name: lowered}}}));
             let said = format!(
-                "lower the {name} request of container {} from {} to {lowered}",
+                "lower the {name} request of container {} from {} to {}",
                 largest.name,
-                amount::say(&name, held)
+                amount::say(&name, held),
+                amount::say(&name, left)
             );
             spec.containers = list.into();
             self.says(&format!("spec.containers[].resources.requests.{name}"), said);

@@ -157,7 +157,7 @@ fn pool_size(scene: &Scene<'_>, pool: &Pool, more: u32) -> Vec<Limit> {
     if let Some(fixed) = pool.fixed.filter(|fixed| total >= *fixed) {
         let cause = Cause::new(Code::PoolFixed, &object, "spec.nodeCount")
             .found(format!("{total} nodes"), format!("{} nodes", total + more))
-            .margin(format!("{more} nodes"));
+            .margin(if more == 1 { "1 node".to_owned() } else { format!("{more} nodes") });
         found.push(Limit {
             cause: cause.saying(format!("pool {} holds {fixed} nodes and does not scale", pool.name)),
             raise: Some(json!({"spec": {"nodeCount": total + more}})),
@@ -169,7 +169,7 @@ fn pool_size(scene: &Scene<'_>, pool: &Pool, more: u32) -> Vec<Limit> {
             if late > 0 { format!("; {late} of them on their way for too long") } else { String::new() };
         let cause = Cause::new(Code::PoolMax, &object, "spec.autoscaling.maxNodes")
             .found(format!("{total} nodes"), format!("{} nodes", total + more))
-            .margin(format!("{more} nodes"));
+            .margin(if more == 1 { "1 node".to_owned() } else { format!("{more} nodes") });
         found.push(Limit {
             cause: cause
                 .saying(format!("pool {} has {total} of at most {} nodes{also}{stuck}", pool.name, pool.max)),
@@ -290,7 +290,7 @@ fn cluster(scene: &Scene<'_>, node: &Node, price: i64, more: u32) -> Vec<Limit> 
     if let Some(most) = limits.max_nodes.filter(|most| total >= *most) {
         let cause = Cause::new(Code::ClusterNodes, object, "limits.maxNodes")
             .found(format!("{total} nodes"), format!("{} nodes", total + more))
-            .margin(format!("{more} nodes"));
+            .margin(if more == 1 { "1 node".to_owned() } else { format!("{more} nodes") });
         found.push(Limit {
             cause: cause.saying(format!("the cluster has {total} of at most {most} nodes")),
             raise: Some(json!({"limits": {"maxNodes": total + more}})),

@@ -440,9 +440,12 @@ fn host_rows(scene: &Scene<'_>, all: &[Closest<'_>]) -> Vec<HostRow> {
     rows
 }
 
+/// Only of pools whose machines would do: what becomes of the others changes nothing for the pod.
 fn next(scene: &Scene<'_>, all: &[Closest<'_>]) -> Vec<Next> {
     let mut next: Vec<Next> = Vec::new();
-    for close in all {
+    let would_do = || all.iter().filter(|close| close.matches != Match::NoMatch);
+    let serves = |pool: &str| would_do().any(|close| *scene.pool_of(close.candidate).name == *pool);
+    for close in would_do() {
         for limit in &close.limits {
             if let Some(until) = limit.cause.until {
                 next.push(Next {
@@ -452,13 +455,13 @@ fn next(scene: &Scene<'_>, all: &[Closest<'_>]) -> Vec<Next> {
             }
         }
     }
-    for host in &scene.snapshot.hosts {
+    for host in scene.snapshot.hosts.iter().filter(|host| serves(&host.pool)) {
         if let Some(until) = host.backoff_until.filter(|until| *until > scene.snapshot.now) {
             next.push(Next { at: Some(until), text: format!("host {} may be tried again", host.name) });
         }
     }
     let upcoming = scene.snapshot.members.iter().filter_map(|(name, member)| match member.state {
-        MemberState::Upcoming { expected } => Some((name, expected)),
+        MemberState::Upcoming { expected } if serves(&member.pool) => Some((name, expected)),
         _ => None,
     });
     for (name, expected) in upcoming {

@@ -20,7 +20,12 @@ pub(super) fn backing_off(mut turn: Turn<'_>, acknowledged: bool) -> Step {
     if turn.is_off_proved() {
         let count = turn.status.backoff_count;
         turn.rest();
-        return turn.go(Rule::Row(27), Phase::Idle, None, format!("off is proved after {count} waits"));
+        return turn.go(
+            Rule::Row(27),
+            Phase::Idle,
+            None,
+            format!("off is proved after {count} {}", if count == 1 { "wait" } else { "waits" }),
+        );
     }
     if turn.is_node_ready() {
         return turn.serve(Rule::Row(27), "its node is Ready again, 1 lease renewed");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use muster_model::{
     Timestamp,
-    observe::{NotSynced, Waiting},
+    observe::{NotSynced, Waiting, is_behind},
 };
 use serde::Serialize;
 
@@ -63,6 +63,14 @@ pub(crate) struct Sources {
     by_kind: BTreeMap<&'static str, SourceHealth>,
     registered: bool,
     pub(super) version: Option<String>,
+    revisions: BTreeMap<&'static str, Stands>,
+}
+
+/// How far a kind has come.
+#[derive(Debug, Clone, Copy, Default)]
+struct Stands {
+    now: u64,
+    highest: u64,
 }
 
 impl Sources {
@@ -92,6 +100,27 @@ impl Sources {
         }
     }
 
+    /// A kind is now at this version, by a list or an event. Says whether that changes what [`Sources::behind`] says.
+    /// Versions are numbers that grow with every write; one that is no number is not compared.
+    pub(super) fn stands_at(&mut self, kind: &'static str, version: &str) -> bool {
+        let Ok(now) = version.parse::<u64>() else { return false };
+        let before = self.behind().is_some();
+        let stands = self.revisions.entry(kind).or_default();
+        stands.now = now;
+        stands.highest = stands.highest.max(now);
+        before != self.behind().is_some()
+    }
+
+    /// A kind that is shown as it was before what has been seen already.
+    pub(super) fn behind(&self) -> Option<String> {
+        let (kind, stands) = self.revisions.iter().find(|(_, stands)| stands.now < stands.highest)?;
+        Some(is_behind(kind, stands.now, stands.highest))
+    }
+
+    pub(super) fn revisions(&self) -> BTreeMap<&'static str, u64> {
+        self.revisions.iter().map(|(kind, stands)| (*kind, stands.now)).collect()
+    }
+
     pub(super) fn all_synced(&self) -> Result<(), NotSynced> {
         let waiting: Vec<Waiting> = self
             .by_kind
@@ -115,5 +144,27 @@ impl Sources {
             fresh_at: self.fresh_at(),
             version: self.version.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_that_goes_back_is_behind_until_it_has_caught_up() {
+        let mut sources = Sources::default();
+        let mut check = |kind, version, changes, behind: Option<&str>| {
+            assert_eq!(sources.stands_at(kind, version), changes, "{kind} {version}");
+            assert_eq!(sources.behind().as_deref(), behind, "{kind} {version}");
+        };
+        let old = "the API server shows pods of revision 7, and 12 was seen before: an old copy";
+        check("pods", "12", false, None);
+        check("leases", "3", false, None); // kinds may live in stores of their own
+        check("pods", "7", true, Some(old));
+        check("leases", "4", false, Some(old));
+        check("pods", "what", false, Some(old));
+        check("pods", "12", true, None);
+        check("pods", "13", false, None);
     }
 }

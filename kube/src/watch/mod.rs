@@ -78,6 +78,7 @@ impl Shared {
         let mut inner = self.lock();
         inner.sources.all_synced()?;
         let fresh_at = inner.sources.fresh_at();
+        let (revisions, behind) = (inner.sources.revisions(), inner.sources.behind().map(Arc::from));
         let state = &mut inner.state;
         Ok(ClusterView {
             number: state.number,
@@ -85,6 +86,8 @@ impl Shared {
             objects: state.objects(),
             renewed: Arc::clone(&state.renewed),
             set_aside: state.set_aside_list(),
+            revisions,
+            behind,
             ..ClusterView::default()
         })
     }

@@ -180,7 +180,7 @@ impl<R: Record> Source<R> {
             ("BOOKMARK", Some(list)) if stub.ends_initial_events() => {
                 let list = std::mem::take(list);
                 *arriving = None;
-                self.version = Some(stub.metadata.resource_version.clone());
+                self.stands_at(stub.metadata.resource_version.clone());
                 self.replace(list);
                 self.connected();
             }
@@ -216,7 +216,7 @@ impl<R: Record> Source<R> {
         }
         if arriving.is_none() {
             if !stub.metadata.resource_version.is_empty() {
-                self.version = Some(stub.metadata.resource_version);
+                self.stands_at(stub.metadata.resource_version);
             }
             self.heard(now);
         }
@@ -279,11 +279,27 @@ impl<R: Record> Source<R> {
             }
             next = page.metadata.next.filter(|token| !token.is_empty());
             if next.is_none() {
-                self.version = Some(page.metadata.resource_version);
+                self.stands_at(page.metadata.resource_version);
                 self.replace(list);
                 return Ok(());
             }
         }
+    }
+
+    /// Where to go on from, which is also how far the kind has come.
+    fn stands_at(&mut self, version: String) {
+        self.shared.change(|inner| {
+            let turned = inner.sources.stands_at(R::SPEC.plural, &version);
+            if turned {
+                if let Some(why) = inner.sources.behind() {
+                    tracing::warn!(kind = R::SPEC.plural, why, "nothing is taken away on an old view");
+                } else {
+                    tracing::info!(kind = R::SPEC.plural, "the view has caught up with what was seen before");
+                }
+            }
+            turned
+        });
+        self.version = Some(version);
     }
 
     /// Makes the cache equal to a complete list. What is not in it is gone.

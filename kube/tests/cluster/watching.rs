@@ -126,7 +126,10 @@ async fn an_object_that_cannot_be_read_is_set_aside_and_comes_back() {
         view.set_aside.iter().find(|one| one.namespace == "unreadable").cloned()
     })
     .await;
-    assert_eq!((aside.kind.as_str(), aside.name.as_str(), aside.node.as_deref()), ("Pod", "bad", Some("unreadable-2")));
+    assert_eq!(
+        (aside.kind.as_str(), aside.name.as_str(), aside.node.as_deref()),
+        ("Pod", "bad", Some("unreadable-2"))
+    );
     assert!(aside.why.contains("spec.containers[0].resources.requests.cpu"), "{}", aside.why);
     assert_eq!(pods_in(&view, "unreadable"), names(&["good"]), "the others go on");
     let health = kube.health();

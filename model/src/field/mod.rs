@@ -6,6 +6,7 @@
 mod choice;
 mod json;
 mod read;
+mod text;
 
 use std::fmt;
 
@@ -16,6 +17,7 @@ pub use choice::Choice;
 pub(crate) use choice::choice;
 pub use json::{RawJson, parse_json};
 pub use read::{GoDuration, Object};
+pub(crate) use text::serde_as_text;
 
 /// Characters of a found value that an error repeats.
 const SHOWN: usize = 60;

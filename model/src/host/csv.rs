@@ -54,6 +54,8 @@ pub struct NamedHost {
 pub struct Line {
     /// From 1, as an editor counts.
     pub number: usize,
+    /// What it calls the host, also when the rest cannot be used; empty when it does not say.
+    pub name: String,
     pub host: Result<NamedHost, FieldErrors>,
 }
 
@@ -81,7 +83,12 @@ pub fn read_csv(text: &str) -> Result<Vec<Line>, FieldErrors> {
     if !header.iter().any(|name| name == "name") {
         return Err(fault("has no column \"name\"".into()));
     }
-    Ok(records.map(|(number, cells)| Line { number, host: read_row(&header, &cells) }).collect())
+    let named = header.iter().position(|name| name == "name");
+    let line = |(number, cells): (usize, Vec<String>)| {
+        let name = named.and_then(|place| cells.get(place)).map(|cell| cell.trim().to_owned());
+        Line { number, name: name.unwrap_or_default(), host: read_row(&header, &cells) }
+    };
+    Ok(records.map(line).collect())
 }
 
 fn read_row(header: &[String], cells: &[String]) -> Result<NamedHost, FieldErrors> {
@@ -272,8 +279,9 @@ mod tests {
     #[test]
     fn each_line_has_its_own_verdict() {
         let lines = read_csv(TABLE).unwrap();
-        let numbers: Vec<_> = lines.iter().map(|line| (line.number, line.host.is_ok())).collect();
-        assert_eq!(numbers, [(3, true), (5, false), (6, false)]);
+        let numbers: Vec<_> =
+            lines.iter().map(|line| (line.number, line.name.as_str(), line.host.is_ok())).collect();
+        assert_eq!(numbers, [(3, "gpu-01", true), (5, "gpu-02", false), (6, "gpu-03", false)]);
         let host = lines[0].host.as_ref().unwrap();
         assert_eq!((host.name.as_str(), host.spec.resources.gpu), ("gpu-01", 8));
         assert_eq!(host.spec.zone.as_deref(), Some("hall 1, row \"a\""));

@@ -18,6 +18,7 @@ mod status;
 mod storage;
 mod table;
 mod taint;
+mod unseen;
 mod volume;
 mod workload;
 
@@ -48,7 +49,9 @@ pub use storage::{
 };
 pub use table::{Labels, ResourceList, Table};
 pub use taint::{Effect, Taint, Toleration, TolerationOperator};
+pub use unseen::Unseen;
 pub use volume::{ClaimTemplate, Volume, VolumeSource};
 pub use workload::{
-    DaemonSet, DaemonSetSpec, Job, JobSpec, JobStatus, PodTemplate, ReplicaSet, ReplicaSpec, StatefulSet,
+    DaemonSet, DaemonSetSpec, DaemonSetStatus, Job, JobSpec, JobStatus, PodTemplate, ReplicaSet, ReplicaSpec,
+    ReplicaStatus, StatefulSet,
 };

@@ -22,6 +22,8 @@ pub struct DaemonSet {
     pub metadata: ObjectMeta,
     #[serde(deserialize_with = "nullable")]
     pub spec: DaemonSetSpec,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    pub status: DaemonSetStatus,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -29,6 +31,14 @@ pub struct DaemonSet {
 pub struct DaemonSetSpec {
     #[serde(deserialize_with = "nullable")]
     pub template: PodTemplate,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DaemonSetStatus {
+    /// Nodes whose daemon pod is ready, as its controller counts.
+    #[serde(deserialize_with = "nullable")]
+    pub number_ready: i32,
 }
 
 /// A `ReplicaSet`, or a `ReplicationController`: they share what is read here.
@@ -39,6 +49,8 @@ pub struct ReplicaSet {
     pub metadata: ObjectMeta,
     #[serde(deserialize_with = "nullable")]
     pub spec: ReplicaSpec,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    pub status: ReplicaStatus,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -48,6 +60,8 @@ pub struct StatefulSet {
     pub metadata: ObjectMeta,
     #[serde(deserialize_with = "nullable")]
     pub spec: ReplicaSpec,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    pub status: ReplicaStatus,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -55,6 +69,14 @@ pub struct StatefulSet {
 pub struct ReplicaSpec {
     /// Absent means one.
     pub replicas: Option<i32>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ReplicaStatus {
+    /// Its pods that are ready, as its controller counts.
+    #[serde(deserialize_with = "nullable")]
+    pub ready_replicas: i32,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -83,4 +105,9 @@ pub struct JobStatus {
     pub active: i32,
     #[serde(deserialize_with = "nullable")]
     pub succeeded: i32,
+}
+
+/// What nobody has reported is not written down.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }

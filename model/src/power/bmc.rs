@@ -2,10 +2,11 @@
 
 use std::{fmt, str::FromStr};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::DriverKind;
+use crate::field::serde_as_text;
 
 /// One way to one machine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -266,21 +267,6 @@ impl fmt::Display for Pin {
     }
 }
 
-macro_rules! serde_as_text {
-    ($name:ty) => {
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
-            }
-        }
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-                text.parse().map_err(de::Error::custom)
-            }
-        }
-    };
-}
 serde_as_text!(Mac);
 serde_as_text!(Pin);
 

@@ -333,16 +333,20 @@ impl<'a> View<'a> {
             return self.ready_verdict(all);
         }
         if lagging == all {
-            let text = format!("none of {all} controllers has observed generation {generation} yet");
+            let text = format!("{} observed generation {generation} yet", none_of(all, "has"));
             return verdict(Phase::Progressing, Reason::WaitingForControllers, text);
         }
-        let lag = if lagging > 0 {
-            format!(", {lagging} have not observed generation {generation}")
-        } else {
-            String::new()
+        let lag = match lagging {
+            0 => String::new(),
+            1 => format!(", 1 has not observed generation {generation}"),
+            many => format!(", {many} have not observed generation {generation}"),
         };
         if ready > 0 {
-            let text = format!("{ready} of {all} controllers are ready{lag}");
+            let text = match ready {
+                1 if all == 1 => "the controller is ready".to_owned(),
+                1 => format!("1 of {all} controllers is ready{lag}"),
+                _ => format!("{ready} of {all} controllers are ready{lag}"),
+            };
             return match self.erring() {
                 Some(report) => verdict(
                     Phase::Progressing,
@@ -352,7 +356,7 @@ impl<'a> View<'a> {
                 None => verdict(Phase::Progressing, Reason::PartialProgress, text),
             };
         }
-        self.none_ready(&format!("none of {all} controllers is ready{lag}"))
+        self.none_ready(&format!("{} ready{lag}", none_of(all, "is")))
     }
 
     fn ready_verdict(&self, all: usize) -> Verdict {
@@ -549,4 +553,8 @@ fn error_text(report: &Report) -> String {
 /// `1 node is`, `3 nodes are`.
 pub fn nodes_are(count: u32) -> String {
     if count == 1 { "1 node is".to_owned() } else { format!("{count} nodes are") }
+}
+/// "none of 3 controllers is", and of a single one "the controller is not".
+fn none_of(all: usize, verb: &str) -> String {
+    if all == 1 { format!("the controller {verb} not") } else { format!("none of {all} controllers {verb}") }
 }

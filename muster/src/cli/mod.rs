@@ -40,6 +40,7 @@ pub(crate) mod suggest;
 mod token;
 mod wait;
 mod watch;
+pub(crate) mod what_if;
 
 use std::{ffi::OsString, process::ExitCode, sync::Arc};
 
@@ -52,6 +53,7 @@ use screen::Screen;
 use session::Session;
 
 pub(crate) use complete::serve as answer_shell;
+pub(crate) use context::Connection;
 pub(crate) use print::{table, yaml::to_string as yaml};
 
 /// The verbs. The binary's own parser takes them in beside `serve` and the other tools.
@@ -136,6 +138,9 @@ pub(crate) enum Command {
         #[arg(value_enum, default_value = "cli")]
         what: reference::What,
     },
+    /// A question of `simulate --live`
+    #[command(skip)]
+    WhatIf(Box<what_if::Ask>),
     /// Complete for kubectl
     #[command(name = "__complete", hide = true)]
     Complete(complete::Complete),
@@ -214,6 +219,7 @@ async fn dispatch(command: Command, tools: &Tools) -> Outcome {
         Command::Reference { what: reference::What::Definitions } => {
             tools.screen.data(&reference::definitions())
         }
+        Command::WhatIf(ask) => what_if::run(&open(&ask.connection)?, *ask).await,
         Command::Complete(args) => complete::answer_kubectl(tools, &args),
     }
 }

@@ -4,6 +4,7 @@
 //! are those of [`muster_kube::rights`], which a test compares with what Muster really asks for.
 
 mod access;
+mod monitoring;
 mod network;
 mod workload;
 
@@ -55,8 +56,14 @@ pub(crate) struct Args {
     /// Leave out the custom resources: neither their definitions nor rights on them, and resources.home is off
     #[arg(long)]
     without_resources: bool,
+    /// Also print what the Prometheus operator needs: how to scrape Muster, and alerts
+    #[arg(long)]
+    monitoring: bool,
+    /// Secret that Prometheus scrapes with: ca.crt, and token, or tls.crt and tls.key with --auth-mode mtls
+    #[arg(long, default_value = "muster-metrics", value_name = "NAME", requires = "monitoring")]
+    metrics_secret: String,
     /// Only the service account and its rights: for a cluster that a Muster elsewhere connects to
-    #[arg(long, conflicts_with_all = ["image", "replicas", "store", "config", "set", "auth_mode"])]
+    #[arg(long, conflicts_with_all = ["image", "replicas", "store", "config", "set", "auth_mode", "monitoring"])]
     rights_only: bool,
     /// How many replicas; one by default, two with etcd
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=9))]
@@ -174,6 +181,9 @@ fn print(args: &Args) -> anyhow::Result<String> {
     if let Some(image) = &args.image {
         objects.extend(workload::objects(&install, image));
         objects.push(network::policy(&install)?);
+        if args.monitoring {
+            objects.extend(monitoring::objects(&install));
+        }
         head.extend(install.beforehand());
     }
     let documents: Vec<String> = objects.iter().map(cli::yaml).collect();
@@ -214,6 +224,10 @@ impl<'a> Install<'a> {
             args.etcd_secret.is_none() || etcd.is_some(),
             "--etcd-secret is for --store etcd://host:port; this store is {}",
             args.store
+        );
+        ensure!(
+            !args.monitoring || args.auth_mode != AuthMode::TrustedProxy,
+            "--monitoring is not for --auth-mode trusted-proxy: Prometheus would have to come through the proxy; scrape that one"
         );
         // One replica has nobody to be elected against.
         let leader = if replicas == 1 { Leader::Store } else { args.leader_by };
@@ -331,8 +345,19 @@ impl<'a> Install<'a> {
         if let Some(name) = &args.controller_token_secret {
             commands.push(format!("create secret generic {name} --from-file=token"));
         }
+        let scraped = args.monitoring.then(|| {
+            let files: Vec<String> =
+                monitoring::files(args.auth_mode).iter().map(|file| format!(" --from-file={file}")).collect();
+            format!("create secret generic {}{}", args.metrics_secret, files.concat())
+        });
         let mut lines = vec!["# Its pods start once these secrets exist:".to_owned()];
         lines.extend(commands.into_iter().map(|command| format!("#   kubectl -n {space} {command}")));
+        if let Some(command) = scraped {
+            lines.push(
+                "# Prometheus scrapes it with this one, as somebody who is a viewer everywhere:".to_owned(),
+            );
+            lines.push(format!("#   kubectl -n {space} {command}"));
+        }
         lines.push(format!(
             "# The certificate is for {NAME}.{space}.svc and whatever else the service is called by."
         ));

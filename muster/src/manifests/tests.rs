@@ -41,6 +41,9 @@ fn flags_that_do_not_go_together_are_refused_with_what_to_do() {
     check("--image m --set prometeus.url=x", "did you mean prometheus.url?");
     check("--image m --etcd-secret s", "--store etcd://host:port");
     check("--rights-only --image m", "cannot be used with");
+    check("--rights-only --monitoring", "cannot be used with");
+    check("--image m --metrics-secret x", "--monitoring");
+    check("--image m --monitoring --auth-mode trusted-proxy --set auth.proxies=10.0.0.1", "scrape that one");
 }
 
 #[test]
@@ -127,4 +130,40 @@ fn nothing_but_what_is_needed_is_printed_and_no_secret() {
     assert!(!kinds("--image m").contains(&"Secret".to_owned()));
     let text = printed("--image m --tls-secret door").unwrap();
     assert!(text.contains("kubectl -n muster create secret tls door"), "{text}");
+}
+
+#[test]
+fn ops_u20_monitoring_is_printed_where_it_is_asked_for() {
+    assert!(of("ServiceMonitor", "--image m").is_empty() && of("PrometheusRule", "--image m").is_empty());
+    let monitor = of("ServiceMonitor", "--image m --monitoring --namespace infra").remove(0);
+    let endpoint = &monitor["spec"]["endpoints"][0];
+    assert_eq!(endpoint["tlsConfig"]["serverName"], "muster.infra.svc");
+    assert_eq!(endpoint["authorization"]["credentials"]["name"], "muster-metrics");
+    // The service that is chosen is the one that is printed, and so is its port.
+    let service = of("Service", "--image m").remove(0);
+    let chosen = monitor["spec"]["selector"]["matchLabels"].as_object().unwrap();
+    assert!(chosen.iter().all(|(key, value)| service["metadata"]["labels"][key] == *value));
+    assert_eq!(service["spec"]["ports"][0]["name"], endpoint["port"]);
+    let signed =
+        of("ServiceMonitor", "--image m --monitoring --auth-mode mtls --metrics-secret door").remove(0);
+    let endpoint = &signed["spec"]["endpoints"][0];
+    assert_eq!(
+        (&endpoint["authorization"], &endpoint["tlsConfig"]["keySecret"]["name"]),
+        (&Value::Null, &"door".into())
+    );
+    let text = printed("--image m --monitoring").unwrap();
+    assert!(
+        text.contains("create secret generic muster-metrics --from-file=ca.crt --from-file=token"),
+        "{text}"
+    );
+}
+
+#[test]
+fn ops_u14_every_alert_has_a_section_that_says_what_to_do() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/how-to/alerts.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let documented: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+    let names: Vec<&str> = monitoring::ALERTS.iter().map(|alert| alert.name).collect();
+    assert_eq!(documented, names, "docs/how-to/alerts.md has a section for each, in this order");
+    assert!(names.len() >= 12);
 }

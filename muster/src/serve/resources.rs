@@ -1,6 +1,7 @@
 //! Which cluster keeps the custom resources, and the loop that keeps them in step with the store.
 
 use std::{
+    fmt::Write as _,
     path::Path,
     str::FromStr,
     sync::{
@@ -13,7 +14,7 @@ use async_trait::async_trait;
 use muster_control::{
     inventory::{Access, Vault},
     registry::{Filter, Kind, Registry, Start},
-    resources::{Home, Setup},
+    resources::{Figures, Home, KindFigures, Place, Setup},
 };
 use muster_kube::{Client, Credentials, resources::Objects};
 use muster_model::{Clock, ClusterId, Project, resource::ResourcePort};
@@ -132,6 +133,9 @@ pub(super) fn setup(settings: &Settings, app: &App, vault: &Arc<Vault>) -> anyho
         clock: Arc::clone(&app.clock),
         missed: AtomicBool::new(false),
     };
+    let figures = Arc::new(Figures::default());
+    let shown = Arc::clone(&figures);
+    app.metrics.register_text(Box::new(move || text(&shown)));
     Ok(Setup {
         registry: Arc::clone(&app.registry),
         inventory: Arc::clone(&app.inventory),
@@ -140,7 +144,43 @@ pub(super) fn setup(settings: &Settings, app: &App, vault: &Arc<Vault>) -> anyho
         home: Arc::new(home),
         namespaces: settings.parsed("resources.namespaces")?,
         fresh_name: uuid::Uuid::now_v7().to_string(),
+        figures,
     })
+}
+
+/// The figures of the loop as they are scraped. While there is no home, or another process leads, there are no gauges.
+fn text(figures: &Figures) -> String {
+    let mut text = String::new();
+    let mut family = |name: &str, kind: &str, help: &str, rows: &[(String, u64)]| {
+        let _ = writeln!(text, "# HELP {name} {help}.\n# TYPE {name} {kind}");
+        let suffix = if kind == "counter" { "_total" } else { "" };
+        for (labels, number) in rows {
+            let _ = writeln!(text, "{name}{suffix}{labels} {number}");
+        }
+    };
+    let turns = figures.turns().map(|(outcome, number)| (format!("{{outcome=\"{outcome}\"}}"), number));
+    family("muster_resources_turns", "counter", "Turns of custom resources by what became of them", &turns);
+    if figures.place() == Place::Nowhere {
+        return text;
+    }
+    let plain = |number: u64| [(String::new(), number)];
+    let in_step = u64::from(figures.place() == Place::InStep);
+    let help = "1 while custom resources and the store are kept in step, 0 while their home cannot be used";
+    family("muster_resources_in_step", "gauge", help, &plain(in_step));
+    let help = "Records and objects that wait for a turn";
+    family("muster_resources_waiting", "gauge", help, &plain(figures.waiting()));
+    let by_kind = |read: fn(&KindFigures) -> u64| {
+        figures.kinds().map(|one| (format!("{{kind=\"{}\"}}", one.kind.plural()), read(&one)))
+    };
+    family(
+        "muster_resources_objects",
+        "gauge",
+        "Custom resources that were seen",
+        &by_kind(|one| one.objects),
+    );
+    let help = "Custom resources that say Synced=False";
+    family("muster_resources_unsynced", "gauge", help, &by_kind(|one| one.unsynced));
+    text
 }
 
 #[cfg(test)]

@@ -34,16 +34,68 @@ pub(crate) struct Muster {
     log: PathBuf,
 }
 
+/// What a pod has: the files of its service account, and where its API server is.
+#[derive(Debug, Clone)]
+pub(crate) struct Pod {
+    files: PathBuf,
+    server: String,
+}
+
+/// Gives the program after it a view of the files in which those of the service account are where a pod has them. Only the
+/// program sees them, and no right is needed for it.
+const IN_A_POD: &str = r#"
+here=/run/secrets/kubernetes.io/serviceaccount
+mount -t tmpfs none /run && mkdir -p $here && cp "$FILES"/* $here && exec "$@"
+"#;
+
+impl Pod {
+    /// A pod with this service account, which must be there.
+    pub(crate) fn new(cluster: &TestCluster, namespace: &str, account: &str, directory: &Path) -> Self {
+        let files = directory.join("serviceaccount");
+        std::fs::create_dir(&files).unwrap();
+        let admin = std::fs::read_to_string(cluster.kubeconfig()).unwrap();
+        let quoted =
+            |field: &str| admin.split_once(field).and_then(|(_, rest)| rest.split('"').nth(1)).unwrap();
+        std::fs::copy(quoted("certificate-authority:"), files.join("ca.crt")).unwrap();
+        let token = cluster.kubectl(&["-n", namespace, "create", "token", account], "");
+        std::fs::write(files.join("token"), token.trim()).unwrap();
+        std::fs::write(files.join("namespace"), namespace).unwrap();
+        Self { files, server: quoted("server:").trim_start_matches("https://").to_owned() }
+    }
+
+    /// The program, to be given its arguments.
+    fn command(&self) -> Command {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-c", IN_A_POD, "sh", MUSTER]);
+        let (host, port) = self.server.split_once(':').expect("an address and a port");
+        command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("FILES", &self.files);
+        command.env("KUBERNETES_SERVICE_HOST", host).env("KUBERNETES_SERVICE_PORT", port);
+        command
+    }
+}
+
 impl Muster {
     pub(crate) fn start(directory: &Path, name: &str, arguments: &[&str]) -> Self {
+        Self::start_in(None, directory, name, arguments)
+    }
+
+    /// The same in a pod.
+    pub(crate) fn start_in(pod: Option<&Pod>, directory: &Path, name: &str, arguments: &[&str]) -> Self {
         let log = directory.join(format!("{name}.log"));
         let file = File::options().append(true).create(true).open(&log).unwrap();
-        let mut child = Command::new(MUSTER)
+        let mut command = pod.map_or_else(
+            || {
+                let mut command = Command::new(MUSTER);
+                command.env_clear();
+                command
+            },
+            Pod::command,
+        );
+        let mut child = command
             .args(["serve", "--listen", "127.0.0.1:0", "--set", FACTOR, "--bmc-allow", "127.0.0.0/8"])
             .args(["--set", "log.format=text"])
             .args(["--data-dir", directory.join(name).to_str().unwrap()])
             .args(arguments)
-            .env_clear()
             .stdout(Stdio::piped())
             .stderr(file)
             .spawn()
@@ -127,6 +179,8 @@ pub(crate) struct Story {
     pub(crate) rack: Rack,
     pub(crate) muster: Option<Muster>,
     pub(crate) arguments: Vec<String>,
+    /// Where Muster runs in a pod.
+    pod: Option<Pod>,
     pub(crate) directory: tempfile::TempDir,
     /// The pool's id.
     pub(crate) pool: String,
@@ -154,6 +208,17 @@ impl Story {
         name: &'static str,
         machines: &Machines,
         arguments: &[&str],
+    ) -> Self {
+        Self::set_in(cluster, name, machines, arguments, None).await
+    }
+
+    /// The same, and Muster runs in a pod of that cluster.
+    pub(crate) async fn set_in(
+        cluster: &'static TestCluster,
+        name: &'static str,
+        machines: &Machines,
+        arguments: &[&str],
+        pod: Option<Pod>,
     ) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
@@ -196,6 +261,7 @@ impl Story {
             rack,
             muster: None,
             arguments,
+            pod,
             directory,
             pool: String::new(),
             http: reqwest::Client::new(),
@@ -208,7 +274,8 @@ impl Story {
     pub(crate) fn restart(&mut self) {
         self.muster = None;
         let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
-        self.muster = Some(Muster::start(self.directory.path(), "muster", &arguments));
+        let pod = self.pod.as_ref();
+        self.muster = Some(Muster::start_in(pod, self.directory.path(), "muster", &arguments));
     }
 
     pub(crate) fn server(&self) -> &Muster {
@@ -217,17 +284,22 @@ impl Story {
 
     /// Registers cluster, servers and pool as a person would.
     pub(crate) async fn create(&mut self, kubeconfig: &Path, machines: &Machines) {
+        self.register(&["--kubeconfig", kubeconfig.to_str().unwrap()], machines).await;
+        let cluster =
+            self.get(&format!("/api/v1/clusters?name={}", self.name)).await["clusters"][0]["id"].clone();
+        self.hides(kubeconfig, cluster.as_str().unwrap()).await;
+    }
+
+    /// The same with another way to the cluster.
+    pub(crate) async fn register(&mut self, access: &[&str], machines: &Machines) {
         let name = self.name;
-        let said = self.muster(&[
-            "create",
-            "cluster",
-            name,
-            "--platform",
-            "baremetal",
-            "--kubeconfig",
-            kubeconfig.to_str().unwrap(),
-        ]);
-        assert!(said.contains("connected to https://127.0.0.1"), "{said}");
+        let mut command = vec!["create", "cluster", name, "--platform", "baremetal"];
+        command.extend(access);
+        let said = self.muster(&command);
+        assert!(
+            ["https", "http"].iter().any(|way| said.contains(&format!("connected to {way}://127.0.0.1"))),
+            "{said}"
+        );
         assert!(said.contains("mode advise: decisions are recorded and shown"), "{said}");
         std::fs::write(self.directory.path().join("password"), "emulated\n").unwrap();
         let file = self.directory.path().join("password");
@@ -262,7 +334,6 @@ impl Story {
             "labels": machines.labels, "taints": machines.taints,
         });
         let cluster = self.get(&format!("/api/v1/clusters?name={name}")).await["clusters"][0]["id"].clone();
-        self.hides(kubeconfig, cluster.as_str().unwrap()).await;
         let path = format!("/api/v1/clusters/{}/nodepools", cluster.as_str().unwrap());
         let pool = self.post(&path, &json!({ "name": name, "spec": spec })).await;
         self.pool = pool["id"].as_str().map(str::to_owned).unwrap();
@@ -327,6 +398,15 @@ impl Story {
         match answer {
             Ok(answer) => answer.json().await.unwrap_or(Value::Null),
             Err(_) => Value::Null,
+        }
+    }
+
+    /// An answer that is no JSON; empty when there is none.
+    pub(crate) async fn text(&self, path: &str) -> String {
+        let url = format!("{}{path}", self.server().url);
+        match self.http.get(url).header("x-user-email", EMAIL).send().await {
+            Ok(answer) => answer.text().await.unwrap_or_default(),
+            Err(_) => String::new(),
         }
     }
 

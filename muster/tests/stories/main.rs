@@ -10,10 +10,14 @@
 #[path = "../api/harness.rs"]
 mod harness;
 
+mod blind;
 mod demand;
 mod disturbed;
+mod drains;
 mod elected;
+mod inside;
 mod lab;
+mod liar;
 mod privilege;
 mod replicas;
 mod resources;

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Group, resource (with its subresource) and verb.
-type Right = (String, String, String);
+pub(crate) type Right = (String, String, String);
 
 /// The service account and its rights, as they are printed for an installation that uses everything.
 fn printed() -> Vec<Value> {
@@ -42,12 +42,12 @@ fn printed() -> Vec<Value> {
     objects.into_iter().filter(|object| kinds.iter().any(|kind| object["kind"] == *kind)).collect()
 }
 
-/// What the objects grant to Muster itself; the roles for people are theirs.
-fn granted(objects: &[Value]) -> BTreeSet<Right> {
+/// What the objects of this name grant.
+pub(crate) fn granted(objects: &[Value], name: &str) -> BTreeSet<Right> {
     let words = |list: &Value| -> Vec<String> {
         list.as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned()).collect()
     };
-    let ours = objects.iter().filter(|object| object["metadata"]["name"] == "muster-audited-muster");
+    let ours = objects.iter().filter(|object| object["metadata"]["name"] == name);
     let rules = ours.filter_map(|object| object["rules"].as_array()).flatten();
     let mut rights = BTreeSet::new();
     for rule in rules {
@@ -62,7 +62,7 @@ fn granted(objects: &[Value]) -> BTreeSet<Right> {
 }
 
 /// What was asked for, by the API server's own log: allowed, and forbidden.
-fn asked(log: &str) -> (BTreeSet<Right>, BTreeSet<Right>) {
+pub(crate) fn asked(log: &str) -> (BTreeSet<Right>, BTreeSet<Right>) {
     let (mut used, mut forbidden) = (BTreeSet::new(), BTreeSet::new());
     for line in log.lines() {
         // The last line may be half written.
@@ -153,7 +153,8 @@ async fn ops_r20_the_printed_rights_are_enough_for_the_whole_story_and_none_is_u
         })
         .await;
 
-    let granted = granted(&objects);
+    // The roles for people are theirs, and custom resources have a story of their own.
+    let granted = granted(&objects, "muster-audited-muster");
     let began = Instant::now();
     let unused = loop {
         let unused: Vec<Right> = granted.difference(&asked(&cluster.audited()).0).cloned().collect();

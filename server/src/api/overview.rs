@@ -9,7 +9,7 @@ use muster_control::{
 };
 use muster_model::{
     Duration, Known, Timestamp,
-    host::{Phase, PublicPower, State},
+    host::{BareMetalNodeStatus, Phase, PublicPower, State},
     identity::Resource,
 };
 use serde_json::{Value, json};
@@ -116,6 +116,15 @@ fn alike(all: Vec<Trouble>) -> Vec<(u8, Value)> {
     lines.collect()
 }
 
+/// ` after 3 failures, the last: no node of this boot within 15m`, where it has failed.
+fn failures(status: &BareMetalNodeStatus) -> Option<String> {
+    let last = status.failures.last()?;
+    Some(match status.failures.len() {
+        1 => format!(" after a failure: {}", last.message),
+        many => format!(" after {many} failures, the last: {}", last.message),
+    })
+}
+
 /// What is wrong with a host that a person should know.
 fn trouble(host: &Host, now: Timestamp) -> Option<Trouble> {
     let name = &*host.name;
@@ -135,7 +144,10 @@ fn trouble(host: &Host, now: Timestamp) -> Option<Trouble> {
     if status.state == State::Error {
         let (line, command) = match status.phase {
             Phase::Quarantined => (
-                format!("is quarantined: {}", status.reason),
+                format!(
+                    "is quarantined{}",
+                    failures(status).unwrap_or_else(|| format!(": {}", status.reason))
+                ),
                 format!("muster acknowledge host {name} --reason 'what was done'"),
             ),
             _ => (format!("failed: {}", status.reason), explain()),

@@ -66,6 +66,7 @@ pub async fn ask(call: Call, body: Body) -> Result<Response, ApiError> {
     let mut answer = answer;
     let took = call.app.clock.precise().saturating_sub(began);
     answer["millis"] = u64::try_from(took.as_millis()).unwrap_or(u64::MAX).into();
+    answer["currency"] = call.inventory().global().config.currency.clone().into();
     Ok(reply::value(StatusCode::OK, &answer))
 }
 

@@ -227,9 +227,10 @@ fn answer(text: &Value, time: &Value, number: &Value, texts: &Value) -> Value {
             "warnings",
             "findings",
             "millis",
+            "currency",
         ],
         json!({ "cluster_id": text, "nothing_changed": { "const": true }, "question": text, "summary": text, "at": time, "before": side,
             "after": side, "new_nodes": list(&new), "removals": list(&gone), "unplaced": list(&unplaced), "warnings": texts,
-            "notes": texts, "findings": texts, "millis": number }),
+            "notes": texts, "findings": texts, "millis": number, "currency": maybe("string") }),
     )
 }

@@ -3,7 +3,7 @@
 use std::{io::Write, process::ExitCode};
 
 fn main() -> ExitCode {
-    let text = muster_engine::explain::reference();
+    let text = muster_sim::reasons();
     match std::io::stdout().lock().write_all(text.as_bytes()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,

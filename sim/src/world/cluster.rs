@@ -10,7 +10,7 @@ use muster_model::{
     Duration, Quantity, Timestamp,
     k8s::{
         Effect, LabelSelector, Node, NodeCondition, Objects, Pod, PodCondition, PodDisruptionBudget,
-        PodPhase, Taint,
+        PodPhase, ReplicaSet, Taint,
     },
     observe::{CORDON_MARK, OUT_OF_SERVICE_TAINT, STARTUP_TAINT},
 };
@@ -359,10 +359,26 @@ impl State {
             objects.nodes.push(self.node_object(name, truth));
         }
         objects.pods = self.pods.values().map(|pod| pod.object.clone()).collect();
+        objects.replica_sets = self.workloads.values().filter_map(|one| self.replica_set(one)).collect();
         objects.budgets = self.workloads.values().filter_map(|one| self.budget(one)).collect();
         let objects = Arc::new(objects);
         self.objects = Some(Arc::clone(&objects));
         objects
+    }
+
+    /// What makes the pods of a deployment, and how many of them it counts as ready.
+    fn replica_set(&self, workload: &super::Workload) -> Option<ReplicaSet> {
+        let owner = format!("owner-{}", workload.name);
+        let owns = |pod: &Pod| pod.metadata.controller().is_some_and(|one| *one.uid == *owner);
+        let is_ready = |pod: &Pod| pod.status.phase == PodPhase::Running && !pod.is_terminating();
+        let ready = self.pods.values().filter(|pod| owns(&pod.object) && is_ready(&pod.object)).count();
+        let mut set = ReplicaSet::default();
+        set.metadata.name = workload.name.as_str().into();
+        set.metadata.namespace = "default".into();
+        set.metadata.uid = owner.as_str().into();
+        set.spec.replicas = i32::try_from(workload.replicas).ok();
+        set.status.ready_replicas = i32::try_from(ready).unwrap_or(i32::MAX);
+        (workload.kind == Kind::Deployment).then_some(set)
     }
 
     fn node_object(&self, name: &str, truth: &NodeTruth) -> Node {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { bytes, clock, duration, energy, money, plural, share, short, watts } from './format.ts';
+import { bytes, clock, duration, energy, moment, money, plural, quantity, share, short, sign, watts } from './format.ts';
 
 const same = (found: unknown, wanted: unknown) => expect(found).toBe(wanted);
 
@@ -21,6 +21,20 @@ test('amounts keep three digits', () => {
   same(short(0.5), '0.5');
   same(plural(1, 'host'), '1 host');
   same(plural(2, 'host'), '2 hosts');
+});
+
+test('moments of other days say which', () => {
+  const now = Date.parse('2026-11-16T12:00:00');
+  same(moment('2026-11-16T09:05:07', now), '09:05:07');
+  same(moment('2026-11-15T22:36:24', now), '15 Nov 22:36:24');
+  same(moment('2025-11-15T22:36:24', now), '15 Nov 2025 22:36:24');
+});
+
+test('quantities and differences as people say them', () => {
+  for (const [text, said] of [['64000m', '64'], ['250m', '0.25'], ['524288Mi', '512 GiB'], ['128Gi', '128 GiB'], ['32', '32'], ['many', 'many']] as const) same(quantity(text), said);
+  same(sign(180_000, watts), '+180 W');
+  same(sign(-2, String), '−2');
+  same(sign(0, String), '±0');
 });
 
 test('shares of what is needed, where both are numbers of one unit', () => {

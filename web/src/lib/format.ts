@@ -52,14 +52,28 @@ export function short(value: number): string {
 
 export const cores = (millis: number): string => (millis % 1000 === 0 ? String(millis / 1000) : short(millis / 1000));
 
+/** A difference with its sign: `+180 W`, `−2`, `±0`. */
+export const sign = (value: number, show: (value: number) => string): string => (value === 0 ? '±0' : value > 0 ? `+${show(value)}` : `−${show(-value)}`);
+
+/** A Kubernetes quantity as people say it: `64000m` is 64, `524288Mi` is 512 GiB. What is none stays as it is. */
+export function quantity(text: string): string {
+  const found = /^(\d+(?:\.\d+)?)(m|Ki|Mi|Gi|Ti|Pi)?$/.exec(text);
+  if (!found) return text;
+  const value = Number(found[1]);
+  if (found[2] === undefined) return text;
+  if (found[2] === 'm') return cores(value);
+  return bytes(value * 1024 ** (['Ki', 'Mi', 'Gi', 'Ti', 'Pi'].indexOf(found[2]) + 1));
+}
+
 export const plural = (count: number, one: string, many = `${one}s`): string => `${count.toLocaleString('en')} ${count === 1 ? one : many}`;
 
-/** `14:02:10`, and the day when it is not today. */
+/** `14:02:10`, and the day when it is not today: `15 Nov 22:36:24`. */
 export function moment(time: string, now: number): string {
-  const date = new Date(time);
-  const same = new Date(now).toDateString() === date.toDateString();
+  const [date, today] = [new Date(time), new Date(now)];
   const text = date.toLocaleTimeString('en-GB');
-  return same ? text : `${date.toISOString().slice(0, 10)} ${text}`;
+  if (today.toDateString() === date.toDateString()) return text;
+  const year = today.getFullYear() === date.getFullYear() ? undefined : 'numeric';
+  return `${date.toLocaleDateString('en-GB', { day: 'numeric', month: 'short', year })} ${text}`;
 }
 
 /** What share of `required` there is, where both are numbers of one unit: `10.9 GiB` of `12 GiB`. */

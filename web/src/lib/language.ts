@@ -11,6 +11,31 @@ const GLYPH: Record<Role, string> = { off: '○', accent: '◔', ready: '●', d
 
 const say = (role: Role, word: string, text: string, progress?: number): Said => ({ glyph: GLYPH[role], role, word, text, progress });
 
+/** What went wrong, where it is written down: the last of its failures says more than where the last attempt ended. */
+function failed(status: NonNullable<Host['status']>): string | undefined {
+  const last = status.failures?.at(-1);
+  if (!last?.message) return undefined;
+  return (status.failures?.length ?? 0) > 1 ? `${last.message} (${status.failures?.length} times)` : last.message;
+}
+
+/** The colour role of a host alone: the same as [`host`] says, without its words. */
+export function hostRole(one: Host): Role {
+  const status = one.status;
+  if (!status) return 'unknown';
+  if (one.spec.admin === 'maintenance' || one.spec.admin === 'disabled' || one.spec.hold) return 'held';
+  if (status.powerState === 'unknown' && status.state !== 'error') return 'unknown';
+  switch (status.state) {
+    case 'off':
+      return 'off';
+    case 'powering-on':
+      return 'accent';
+    case 'ready':
+      return status.phase === 'serving' ? 'ready' : 'draining';
+    default:
+      return status.state;
+  }
+}
+
 /** What one line can say about a host. */
 export function host(one: Host, now: number): Said {
   const status = one.status;
@@ -34,7 +59,7 @@ export function host(one: Host, now: number): Said {
     case 'draining':
       return say('draining', 'draining', `${status.phase} · ${status.reason}`);
     case 'error':
-      return say('error', status.phase, `${status.phase} · ${status.reason}`);
+      return say('error', status.phase, `${status.phase} · ${failed(status) ?? status.reason}`);
   }
 }
 

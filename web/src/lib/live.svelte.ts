@@ -17,6 +17,8 @@ const UNSAFE = 30_000;
 class Live {
   /** What time it is where the server lives: everything that it tells is dated by that. */
   now = $state(Date.now());
+  /** The same, but only every ten seconds of ours: for ages of things that are many. */
+  calm = $state(Date.now());
   /** How many times faster than ours its clock runs. */
   rate = $state(1);
   /** Our own clock, by which silence is measured. */
@@ -43,9 +45,14 @@ class Live {
 
   start() {
     this.heard = Date.now(); // Silence counts from the beginning.
+    let calmed = 0;
     setInterval(() => {
       this.here = Date.now();
       this.now = time.now(this.here);
+      if (Math.floor(this.here / 10_000) !== calmed) {
+        calmed = Math.floor(this.here / 10_000);
+        this.calm = this.now;
+      }
       this.rate = time.rate;
       if (this.stale) this.connected = false;
     }, 500);

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { questionFrom, questionOf } from './question.ts';
+import { commandOf, questionFrom, questionOf } from './question.ts';
 
 const ask = (text: string) => questionFrom(new URLSearchParams(text));
 
@@ -17,4 +17,14 @@ test('a suggested change can be tried when it is about the size of a pool', () =
   expect(ask(query ?? '')).toEqual({ set: ['gpu.max=3'] });
   expect(questionOf({ object: 'nodepools/gpu', patch: { spec: { labels: { a: 'b' } } } })).toBeUndefined();
   expect(questionOf({ object: 'deployments/default/web', patch: { spec: {} } })).toBeUndefined();
+});
+
+test('the same question on the command line', () => {
+  const says = (text: string, server = 'http://127.0.0.1:8080', cluster?: string) => commandOf(ask(text), server, cluster);
+  expect(says('count=40&cpu=4&memory=16Gi&gpus=1&tolerate=nvidia.com/gpu')).toBe('muster simulate --live --add 40 --cpu 4 --memory 16Gi --gpu 1 --tolerate nvidia.com/gpu');
+  expect(says('ask=fail&what=rack&name=rack-a', 'http://127.0.0.1:9000')).toBe('muster simulate --live --fail rack/rack-a --server http://127.0.0.1:9000');
+  expect(says('ask=bounds&pool=gpu&min=0&max=4', undefined, 'lab')).toBe('muster simulate --live --set gpu.min=0 --set gpu.max=4 --cluster lab');
+  expect(says('ask=fewer')).toBe('muster simulate --live --consolidate');
+  expect(says('ask=now')).toBe('muster simulate --live');
+  expect(says("ask=fail&what=host&name=a b'; rm")).toBe("muster simulate --live --fail 'host/a b'\\''; rm'");
 });

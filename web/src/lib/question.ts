@@ -37,7 +37,7 @@ export function questionFrom(query: URLSearchParams): Question {
 }
 
 /** A suggested change as a question, if it is one that can be tried: bounds and sizes of pools. */
-export function questionOf(fix: Pick<Fix, 'object' | 'patch'>): string | undefined {
+export function questionOf(fix: Pick<Fix, 'object' | 'patch'>, cluster?: string): string | undefined {
   const [kind, pool] = fix.object.split('/');
   if (kind !== 'nodepools' || !pool) return undefined;
   const spec = (fix.patch as { spec?: { nodeCount?: number; autoscaling?: { minNodes?: number; maxNodes?: number } } }).spec;
@@ -46,5 +46,27 @@ export function questionOf(fix: Pick<Fix, 'object' | 'patch'>): string | undefin
     ...(spec?.autoscaling?.minNodes !== undefined ? [`${pool}.min=${spec.autoscaling.minNodes}`] : []),
     ...(spec?.nodeCount !== undefined ? [`${pool}.count=${spec.nodeCount}`] : []),
   ];
-  return set.length ? new URLSearchParams({ ask: 'set', set: set.join(',') }).toString() : undefined;
+  return set.length ? new URLSearchParams({ ask: 'set', set: set.join(','), ...(cluster ? { cluster } : {}) }).toString() : undefined;
+}
+
+/** Where the command line asks when nothing else is said. */
+const USUAL = 'http://127.0.0.1:8080';
+const quoted = (text: string): string => (/^[\w.,:/=@-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+
+/** The same question on the command line. `cluster` is the name of the one that is asked about, where there are several. */
+export function commandOf(question: Question, server: string, cluster?: string): string {
+  const flags: [string, string | undefined][] = [
+    ['add', question.add && String(question.add.count)],
+    ['cpu', question.add?.cpu],
+    ['memory', question.add?.memory],
+    ['gpu', question.add?.gpu ? String(question.add.gpu) : undefined],
+    ...(question.add?.tolerate ?? []).map((one): [string, string] => ['tolerate', one]),
+    ...(question.fail ?? []).map((one): [string, string] => ['fail', one]),
+    ...(question.remove ?? []).map((one): [string, string] => ['remove', one]),
+    ...(question.set ?? []).map((one): [string, string] => ['set', one]),
+    ['cluster', cluster],
+    ['server', server === USUAL ? undefined : server],
+  ];
+  const words = flags.flatMap(([name, value]) => (value ? [`--${name} ${quoted(value)}`] : []));
+  return ['muster simulate --live', ...(question.consolidate ? ['--consolidate'] : []), ...words].join(' ');
 }

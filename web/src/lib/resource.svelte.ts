@@ -13,6 +13,8 @@ export class Resource<T> {
   #abort: AbortController | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #last = 0;
+  /** How long the last reading took. */
+  #took = 0;
   /** Something changed while it was being read. */
   #again = false;
 
@@ -39,6 +41,7 @@ export class Resource<T> {
       this.value = value;
       this.problem = undefined;
       this.at = Date.now();
+      this.#took = this.at - this.#last;
     } catch (cause) {
       if (abort.signal.aborted) return;
       this.problem = cause instanceof Problem ? cause : new Problem(0, 'ERROR', String(cause));
@@ -48,7 +51,8 @@ export class Resource<T> {
   }
 
   /**
-   * Reads again soon, however many changes come in until then: at most twice a second. A read that is under way is waited
+   * Reads again soon, however many changes come in until then: at most twice a second, and at most a fifth of the time
+   * is spent reading: an answer about thousands of machines is not fetched again at once. A read that is under way is waited
    * for: where changes come faster than answers, giving it up for the next one would never end.
    */
   soon() {
@@ -58,7 +62,7 @@ export class Resource<T> {
     }
     this.#again = false;
     if (this.#timer) return;
-    const wait = Math.max(50, 500 - (Date.now() - this.#last));
+    const wait = Math.max(50, 500 - (Date.now() - this.#last), 4 * this.#took);
     this.#timer = setTimeout(() => {
       this.#timer = undefined;
       void this.load();

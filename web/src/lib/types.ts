@@ -196,6 +196,7 @@ export type WhatIf = {
   notes: string[];
   findings: string[];
   millis: number;
+  currency?: string | null;
 };
 
 export type Me = {

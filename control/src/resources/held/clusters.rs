@@ -8,7 +8,7 @@ use muster_model::{
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::{Held, Record, Refusal, Side, Trouble, Wish, invalid, status};
+use super::{Held, Reason, Record, Refusal, Side, Trouble, Wish, invalid, status};
 use crate::registry::{AuditNote, Cluster, Force, Noun, Stored};
 
 impl Side {
@@ -61,7 +61,7 @@ impl Side {
         }
         let project: Project = wish.object.namespace().parse().map_err(|error| {
             Trouble::Refused(Refusal::new(
-                "Invalid",
+                Reason::Invalid,
                 format!("metadata.namespace: as the name of a project it {error}"),
             ))
         })?;

@@ -11,7 +11,7 @@ use muster_model::{
 };
 use serde_json::Value;
 
-use super::{Held, Record, Refusal, Side, Trouble, Wish, invalid, status};
+use super::{Held, Reason, Record, Refusal, Side, Trouble, Wish, invalid, status};
 use crate::{
     inventory::{Act, Host, InventoryError},
     registry::AuditNote,
@@ -77,7 +77,7 @@ impl Side {
             Ok(written) => Ok(written.audit),
             // Its project is nobody else's business.
             Err(InventoryError::Taken { name, .. }) => Err(Trouble::Refused(Refusal::new(
-                "NameTaken",
+                Reason::NameTaken,
                 format!(
                     "metadata.name: a host {name} is registered already, and names are unique in the inventory"
                 ),

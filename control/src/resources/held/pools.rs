@@ -7,7 +7,7 @@ use muster_model::{
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{Held, Record, Refusal, Side, Trouble, Wish, invalid, status};
+use super::{Held, Reason, Record, Refusal, Side, Trouble, Wish, invalid, status};
 use crate::registry::{AuditNote, Cluster, Force, Kind, NodePool, Noun, Stored};
 
 impl Side {
@@ -72,7 +72,7 @@ impl Side {
         let named = wish.spec["cluster"].as_str().unwrap_or_default();
         let missing = || {
             Trouble::Refused(Refusal::new(
-                "ClusterNotFound",
+                Reason::ClusterNotFound,
                 format!("spec.cluster: there is no Cluster {named} in namespace {}", wish.object.namespace()),
             ))
         };
@@ -80,7 +80,7 @@ impl Side {
             self.registry.read::<Cluster>(cluster.ok_or_else(missing)?).await?.ok_or_else(missing)?;
         if cluster.object.is_deleting() {
             return Err(Trouble::Refused(Refusal::new(
-                "Deleting",
+                Reason::Deleting,
                 format!("spec.cluster: {named} is being deleted"),
             )));
         }

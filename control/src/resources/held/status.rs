@@ -2,6 +2,7 @@
 
 use muster_model::{
     NODEPOOL_LABEL,
+    condition::{self, Weight},
     resource::shape,
     status::{PoolRollup, PoolStatus},
 };
@@ -93,45 +94,10 @@ pub(super) fn host(host: &Host) -> Value {
     shown
 }
 
-/// Conditions of pools and clusters whose `True` is bad news, as on the command line; of all others it is `False`.
-const BAD_WHEN_TRUE: [&str; 9] = [
-    "Degraded",
-    "Failed",
-    "Stalled",
-    "Paused",
-    "Frozen",
-    "Deleting",
-    "TemplateIncomplete",
-    "Overdue",
-    "Held",
-];
-/// Conditions that merely say what goes on.
-const NEUTRAL: [&str; 4] = ["ScalingUp", "ScalingDown", "Progressing", "Updating"];
-
-/// How much a condition tells about what is wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Weight {
-    Fine,
-    Unknown,
-    /// `Ready=False` sums up what another condition explains.
-    Summary,
-    Fault,
-}
-
 /// The worst reason of a pool or cluster; with nothing wrong the phase says it all.
 fn summary(shown: &Value, phase: &str) -> String {
-    let weight = |kind: &str, status: &str| {
-        let bad = if BAD_WHEN_TRUE.contains(&kind) { "True" } else { "False" };
-        match status {
-            _ if NEUTRAL.contains(&kind) => Weight::Fine,
-            "Unknown" => Weight::Unknown,
-            status if status != bad => Weight::Fine,
-            _ if kind == "Ready" => Weight::Summary,
-            _ => Weight::Fault,
-        }
-    };
     let quiet = if phase == "Ready" { Weight::Unknown } else { Weight::Fine };
-    worst(shown, weight, quiet).unwrap_or_else(|| phase.to_owned())
+    worst(shown, condition::weight, quiet).unwrap_or_else(|| phase.to_owned())
 }
 
 /// The same of a host, whose conditions are troubles when they hold. A host that is off is not unwell; its state is shown

@@ -61,14 +61,21 @@ fn documents(text: &str) -> Result<Vec<Line>, FieldErrors> {
             other => return Err(fault(format!("must be a list of hosts, found {other}"))),
         }
     }
-    let line = |(place, item): (usize, Value)| Line { number: place + 1, host: host(&item) };
+    let line = |(place, item): (usize, Value)| Line {
+        number: place + 1,
+        name: name(&item).unwrap_or_default().to_owned(),
+        host: host(&item),
+    };
     Ok(items.into_iter().enumerate().map(line).collect())
+}
+
+fn name(item: &Value) -> Option<&str> {
+    item["name"].as_str().or_else(|| item["metadata"]["name"].as_str())
 }
 
 fn host(item: &Value) -> Result<NamedHost, FieldErrors> {
     let fault = |path: &str, problem: &str| Err(FieldErrors::one(FieldError::new(path, problem)));
-    let name = item["name"].as_str().or_else(|| item["metadata"]["name"].as_str());
-    let Some(name) = name else { return fault("name", "is required") };
+    let Some(name) = name(item) else { return fault("name", "is required") };
     if item.get("kind").and_then(Value::as_str).is_some_and(|kind| kind != "BareMetalNode") {
         return fault("kind", "is not BareMetalNode");
     }
@@ -91,6 +98,7 @@ mod tests {
         .unwrap();
         assert_eq!(lines.len(), 2);
         assert!(lines[0].host.is_ok() && lines[1].host.is_err());
+        assert_eq!(lines[1].name, "b", "a line that cannot be used still says which host it means");
         assert!(documents("just text").is_err());
     }
 }

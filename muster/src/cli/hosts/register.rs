@@ -121,7 +121,7 @@ pub(super) async fn send(session: &Session, lines: Vec<Line>, dry_run: bool) -> 
             Ok(host) => good.push((line.number, host)),
             Err(faults) => verdicts.push(Verdict {
                 line: line.number,
-                name: String::new(),
+                name: line.name,
                 result: "failed".into(),
                 message: faults.to_string(),
                 warnings: Vec::new(),

@@ -131,7 +131,7 @@ async fn apply(session: &Session, difference: Difference, versions: &Versions) -
         .create
         .into_iter()
         .enumerate()
-        .map(|(place, host)| Line { number: place + 1, host: Ok(host) })
+        .map(|(place, host)| Line { number: place + 1, name: host.name.clone(), host: Ok(host) })
         .collect();
     for verdict in register::send(session, lines, false).await? {
         if verdict.result == "failed" {

@@ -1,5 +1,6 @@
 //! Which condition tells most about an object, and how bad it is.
 
+use muster_model::condition::{self, Weight};
 use serde_json::Value;
 
 use super::{Section, View, at, dash, text_at};
@@ -7,21 +8,6 @@ use crate::cli::print::{
     age,
     table::{Cell, Tone},
 };
-
-/// Conditions whose `True` is bad news; for all others it is `False`.
-const BAD_WHEN_TRUE: &[&str] = &[
-    "Degraded",
-    "Failed",
-    "Stalled",
-    "Paused",
-    "Frozen",
-    "Deleting",
-    "TemplateIncomplete",
-    "Overdue",
-    "Held",
-];
-/// Conditions that merely say what goes on.
-const NEUTRAL: &[&str] = &["ScalingUp", "ScalingDown", "Progressing", "Updating"];
 
 /// The short word for an object's state, and its sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,28 +17,8 @@ pub(crate) struct Verdict {
     pub(crate) tone: Tone,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Weight {
-    Fine,
-    Unknown,
-    /// `Ready=False` sums up what another condition explains.
-    Summary,
-    Fault,
-}
-
 fn weight(condition: &Value) -> Weight {
-    let kind = text_at(condition, "type");
-    let status = text_at(condition, "status");
-    if NEUTRAL.contains(&kind.as_str()) {
-        return Weight::Fine;
-    }
-    let bad = if BAD_WHEN_TRUE.contains(&kind.as_str()) { "True" } else { "False" };
-    match status.as_str() {
-        "Unknown" => Weight::Unknown,
-        status if status != bad => Weight::Fine,
-        _ if kind == "Ready" => Weight::Summary,
-        _ => Weight::Fault,
-    }
+    condition::weight(&text_at(condition, "type"), &text_at(condition, "status"))
 }
 
 /// The worst condition's reason and message; with nothing wrong the phase says it all.
