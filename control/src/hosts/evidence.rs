@@ -15,6 +15,7 @@ use super::{
     around::{Dress, Home},
     book::{Book, Record},
     nodes::{self, Indexed},
+    recount,
     turn::{Memo, Shared},
     ways::access_version,
 };
@@ -110,6 +111,7 @@ pub(super) fn gather(
         settings,
         intent: record.intent.as_deref().cloned(),
         leadership: Leadership::Leader { epoch: lead.fence.epoch.0, lease_left: lead.left },
+        unattended: if memo.taken_over { Duration::ZERO } else { shared.lead.unattended() },
         freeze: freeze(book.global.freeze, shared.around.freeze()),
         deletion: if record.spec.is_none() { Deletion::Forced } else { deletion(spec) },
         power,
@@ -199,7 +201,7 @@ fn node_and_pods(
                 Some(why) if pods.total() == 0 && pods.guarded.is_none() => {
                     Known::Unknown { why: why.clone(), since: at }
                 }
-                _ => Known::Value { value: pods, at },
+                _ => recount::compared(pods, memo.recount.as_ref(), at, now),
             };
             (Known::Value { value: node, at }, pods)
         }

@@ -33,6 +33,7 @@ mod nodes;
 mod operations;
 mod pace;
 mod perform;
+mod recount;
 mod schedule;
 mod store;
 mod transcript;

@@ -210,9 +210,16 @@ pub(super) fn evictable<'i>(index: &'i Indexed, node: &str, now: Timestamp) -> V
 
 /// The pods on a node as the lifecycle wants them.
 pub(super) fn pods_seen(index: &Indexed, node: &str, blocked_by: Option<&str>, now: Timestamp) -> PodsView {
-    let guarded = index.view.guarded.get(node).map(ToString::to_string);
-    let mut seen = PodsView { guarded, ..PodsView::default() };
-    for pod in index.pods_on(node) {
+    let guarded = index.view.guard_of(node).map(ToString::to_string);
+    let mut seen = PodsView { guarded, ..count(index.pods_on(node), now) };
+    seen.blocked_by = blocked_by.filter(|_| seen.evictable > 0).map(str::to_owned);
+    seen
+}
+
+/// Pods by what becomes of them when their node is drained.
+pub(super) fn count<'p>(pods: impl Iterator<Item = &'p Pod>, now: Timestamp) -> PodsView {
+    let mut seen = PodsView::default();
+    for pod in pods {
         match fate(pod, now) {
             Fate::Terminal | Fate::Daemon | Fate::Mirror => {}
             // Nobody has seen it end: power stays until it is gone.
@@ -222,7 +229,6 @@ pub(super) fn pods_seen(index: &Indexed, node: &str, blocked_by: Option<&str>, n
             Fate::Moves | Fate::Expendable => seen.evictable += 1,
         }
     }
-    seen.blocked_by = blocked_by.filter(|_| seen.evictable > 0).map(str::to_owned);
     seen
 }
 

@@ -45,7 +45,8 @@ impl Pace {
             | Phase::ForcingOff
             | Phase::ConfirmingOff => Duration::from_secs(10),
             Phase::Quarantined | Phase::Lost if op.is_some() => Duration::from_secs(10),
-            Phase::Enrolling => Duration::from_secs(20),
+            // Longer than two readings have to lie apart, so that the second one comes when it counts.
+            Phase::Enrolling => Duration::from_secs(30),
             Phase::Idle => POLL_IDLE,
             Phase::Serving | Phase::Degraded | Phase::Lost | Phase::Backoff | Phase::Quarantined => POLL,
         };
@@ -63,7 +64,7 @@ impl Pace {
     /// How old a reading may be for a look that nothing but time asked for.
     pub(super) fn reread(self, phase: Phase, op: Option<&HostOp>) -> Duration {
         let poll = self.poll(phase, op, 0);
-        if op.is_some() || poll <= self.scaled(Duration::from_secs(20)) {
+        if op.is_some() || poll <= self.scaled(Duration::from_secs(30)) {
             self.scaled(FRESH)
         } else {
             // A little less than the poll, so that each one reads.

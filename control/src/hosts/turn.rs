@@ -6,7 +6,7 @@ use std::{
 };
 
 use muster_engine::lifecycle::{
-    self, Effect, EffectKind, Evidence, Freeze, HostState, Performed, Rule, Settings, Step,
+    self, Effect, EffectKind, Evidence, Freeze, HostState, Performed, PodsView, Rule, Settings, Step,
 };
 use muster_model::{
     Clock, Duration, Known, Timestamp,
@@ -32,6 +32,7 @@ use super::{
     nodes::Indexed,
     pace::{FRESH, Pace},
     perform::{self, Scene},
+    recount,
     store::{self, Stored, Writes},
     ways::{self, Drivers, Way},
 };
@@ -76,11 +77,15 @@ pub(super) struct Shared {
 #[derive(Debug)]
 pub(super) struct Memo {
     pub looked: Option<Looked>,
+    /// This leader has taken over what it found of the host.
+    pub taken_over: bool,
     /// Looks in a row that failed.
     pub failed: u32,
     pub performed: Performed,
     /// What refused the last eviction.
     pub blocked_by: Option<String>,
+    /// What the API server itself said about the node's pods, in the phases that take them away.
+    pub recount: Option<Result<PodsView, String>>,
     /// Who the machine said it is, and with which access it was asked.
     pub identified: Option<(u64, HostIdentity)>,
     pub sensors: Option<(Timestamp, Option<Sensors>)>,
@@ -92,9 +97,11 @@ impl Default for Memo {
     fn default() -> Self {
         Self {
             looked: None,
+            taken_over: false,
             failed: 0,
             performed: Performed::Nothing,
             blocked_by: None,
+            recount: None,
             identified: None,
             sensors: None,
             accounted: None,
@@ -262,6 +269,7 @@ impl Turn<'_> {
             ways::ways(self.name, &spec, before.as_ref().and_then(|state| state.status.identity.as_ref()));
         self.look(&settings, &ways, from.as_mut(), fresh, probe).await;
         let cluster = evidence::cluster_of(self.shared, &spec.pool);
+        self.memo.recount = recount::recount(self.shared, self.name, &spec, before.as_ref(), &cluster).await;
         let now = self.shared.clock.now();
         let seen =
             evidence::gather(self.shared, self.name, &record, &spec, self.memo, &cluster, &self.lead, now);
@@ -285,7 +293,7 @@ impl Turn<'_> {
         self.shared.gate().settle(self.name);
         let stored = if muster_model::planted::is("F19") { stored.or(Ok(Stored::Done)) } else { stored };
         match stored? {
-            Stored::Done => {}
+            Stored::Done => self.memo.taken_over = true,
             Stored::Lost => {
                 self.shared.reload(self.name).await?;
                 return Ok(After::Rest(Next::In(AT_ONCE)));
@@ -311,6 +319,9 @@ impl Turn<'_> {
         let deeds = perform::perform(&scene, self.memo, &step.effects).await;
         if !step.moved() && !deeds.called {
             energy::account(self.shared, self.name, &record, &scene, self.memo).await;
+        }
+        if from.is_none() {
+            return Ok(After::Again); // what was just read is the first of two readings
         }
         Ok(self.after(&step, deeds, waits, now))
     }

@@ -63,6 +63,8 @@ pub struct Parts {
     pub board: Arc<Board>,
     pub connections: Arc<dyn Connections>,
     pub triggers: Option<Arc<dyn Triggers>>,
+    /// Divides the limits of hosts, as in the host loop; 1 in production.
+    pub time_factor: u32,
     /// Where plans are made.
     pub thinking: Thinking,
     /// Who is told of the size of pools that Muster provisions through somebody else.
@@ -79,6 +81,7 @@ impl Parts {
             board: Arc::new(Board::default()),
             connections: Arc::new(NoConnections),
             triggers: None,
+            time_factor: 1,
             thinking: Thinking::Here,
             provisioners: BTreeMap::new(),
         }

@@ -214,8 +214,9 @@ impl Planner {
         };
         self.evaluate(&mut gathered, now).await;
         let memory = self.memory().await?;
-        let inputs =
+        let mut inputs =
             read::inputs(&**registry.store(), gathered, observed, &mut self.inventory, memory, now).await?;
+        inputs.time_factor = self.parts.time_factor;
         let (inputs, built, decided) = self.think(inputs).await?;
         if !decided.findings.is_empty() {
             Counters::add(&self.parts.board.counters.findings, decided.findings.len() as u64);
@@ -415,7 +416,9 @@ impl Planner {
         }
         let store = Arc::clone(registry.store());
         let remembered = inputs.memory.clone();
-        let fresh = read::inputs(&*store, gathered, observed, &mut self.inventory, remembered, now).await?;
+        let mut fresh =
+            read::inputs(&*store, gathered, observed, &mut self.inventory, remembered, now).await?;
+        fresh.time_factor = self.parts.time_factor;
         let rebuilt = snapshot::build(&fresh);
         let faults = super::faults(&rebuilt.snapshot, &decided.plan);
         if let Some(first) = faults.first() {

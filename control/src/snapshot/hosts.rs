@@ -54,7 +54,7 @@ impl Standing {
 pub(super) fn limits(inputs: &Inputs, pool: Option<&PoolInput>, spec: &BareMetalNodeSpec) -> Limits {
     let limits = Limits::default().with(&inputs.global.deadlines);
     let limits = pool.map_or(limits.clone(), |pool| limits.with(&pool.host_config.deadlines));
-    limits.with(&spec.deadlines)
+    limits.with(&spec.deadlines).shortened(inputs.time_factor)
 }
 
 /// Where the host stands, by its records alone.

@@ -32,6 +32,8 @@ pub struct Inputs {
     pub hosts: Vec<HostInput>,
     pub racks: Vec<Rack>,
     pub global: GlobalConfig,
+    /// Divides the limits of hosts, as in the host loop; 1 in production.
+    pub time_factor: u32,
     /// Whether anything may act, and why not.
     pub freeze: Freeze,
     /// Why the stored global settings cannot be used; `global` then holds the defaults.

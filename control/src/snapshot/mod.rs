@@ -125,7 +125,7 @@ fn observed(inputs: &Inputs, draft: &mut Draft) {
             if let Some(why) = view.doubt().or_else(old).filter(|_| !muster_model::planted::is("F2")) {
                 draft.gap(Scope::Everything, why);
             }
-            for (node, why) in view.guarded.iter() {
+            for (node, why) in view.guards() {
                 draft.hold(Scope::Node(Arc::clone(node)), Stops::Removal, &**why, None);
             }
             // A pod whose node is known casts doubt on that node alone.

@@ -128,6 +128,7 @@ pub async fn inputs(
         hosts: inventory.hosts.clone(),
         racks,
         global,
+        time_factor: 1,
         freeze,
         global_fault,
         catalogue: Catalogue::shipped().clone(),

@@ -34,6 +34,7 @@ fn inputs() -> Inputs {
     let body = json!({"name": "lab", "spec": {"platform": {"type": "baremetal"}}});
     let cluster = Cluster::parse_create(&body).unwrap().value;
     Inputs {
+        time_factor: 1,
         now: now(),
         cluster: cluster.into_cluster(id, "lab".parse().unwrap(), "test".into(), now()),
         observed: Observed::View(ClusterView { fresh_at: now(), ..ClusterView::default() }),
@@ -551,4 +552,17 @@ fn ops_f1_a_pool_rests_after_three_wakes_in_vain() {
 fn from_none() -> PoolInput {
     let auto = json!({"enabled": true, "minNodes": 0, "maxNodes": 4});
     pool("web", json!({"platform": {"type": "baremetal"}, "autoscaling": auto}))
+}
+
+/// A trial with a time factor shortens what the planner waits for as it shortens what the host loop waits for.
+#[test]
+fn a_time_factor_reaches_the_rest_between_off_and_on() {
+    #[track_caller]
+    fn check(time_factor: u32, until: Option<&str>) {
+        let mut inputs = Inputs { pools: vec![metal()], time_factor, ..inputs() };
+        inputs.hosts = vec![host("a", Phase::Idle, |host| status(host).off_since = Some(at("01:59:00")))];
+        assert_eq!(build(&inputs).snapshot.hosts[0].backoff_until, until.map(at), "{time_factor}");
+    }
+    check(1, Some("02:01:00")); // two minutes
+    check(20, None); // six seconds
 }

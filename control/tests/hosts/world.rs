@@ -14,15 +14,15 @@ use muster_engine::lifecycle::{AgentView, Goodbye, Hello};
 use muster_model::{
     Clock, Duration, Known, Timestamp,
     host::{
-        BareMetalNodeSpec, BareMetalNodeStatus, EventRing, HostOp, Intent, Phase, PowerInterface, Presence,
-        Switch,
+        BareMetalNodeSpec, BareMetalNodeStatus, BootProfile, EventRing, HostOp, Intent, Phase,
+        PowerInterface, Presence, Switch,
         keys::{self, HostRecord},
     },
     k8s::{Effect, Node, Objects, Pod, Taint},
     observe::{ActError, Acted, CORDON_MARK, ClusterPort, ClusterView, NodeAction, NotSynced, STARTUP_TAINT},
     power::{
-        Abilities, Accepted, Bmc, BootProgress, DriverKind, Fault, Health, Identity, Order, Power,
-        PowerAction, PowerError, PowerState, Reading,
+        Abilities, Accepted, Bmc, BootOverride, BootProgress, DriverKind, Fault, Health, Identity, Order,
+        Power, PowerAction, PowerError, PowerState, Reading,
     },
     rack::Rack,
     store::{Committed, Fence, List, Revision, Store, Txn},
@@ -77,6 +77,8 @@ pub(crate) struct Machine {
     /// How long an answer takes.
     pub(crate) latency: Duration,
     pub(crate) no_agent: bool,
+    /// The BMC says `turning-on` until it is restarted.
+    pub(crate) stuck: bool,
 }
 
 impl Machine {
@@ -97,6 +99,7 @@ impl Machine {
             denies: false,
             latency: Duration::from_millis(20),
             no_agent: false,
+            stuck: false,
         }
     }
 
@@ -149,6 +152,8 @@ pub(crate) struct State {
     /// Everything that reached a machine: when, host, driver and action.
     pub(crate) calls: Vec<(Timestamp, String, DriverKind, Order)>,
     pub(crate) reads: u32,
+    /// Restarts of BMCs.
+    pub(crate) restarts: u32,
     /// Calls to each BMC that are under way, and the most that ever were.
     in_flight: BTreeMap<String, u32>,
     pub(crate) most_in_flight: u32,
@@ -281,7 +286,11 @@ impl Power for TestDriver {
         let machine = &state.machines[&bmc.host];
         let on = machine.on && !machine.lies_off;
         Ok(Reading {
-            state: if on { PowerState::On } else { PowerState::Off },
+            state: match (machine.stuck, on) {
+                (true, _) => PowerState::PoweringOn,
+                (false, true) => PowerState::On,
+                (false, false) => PowerState::Off,
+            },
             at: now,
             driver: self.kind,
             progress: if machine.is_up(now) { BootProgress::OsRunning } else { BootProgress::NotReported },
@@ -313,6 +322,19 @@ impl Power for TestDriver {
             _ => {}
         }
         Ok(Accepted::Sent { how: order.action.to_string() })
+    }
+
+    async fn set_boot(&self, bmc: &Bmc, boot: BootOverride) -> Result<BootOverride, PowerError> {
+        self.travel(bmc).await?;
+        Ok(boot)
+    }
+
+    async fn restart_bmc(&self, bmc: &Bmc) -> Result<Accepted, PowerError> {
+        self.travel(bmc).await?;
+        let mut state = self.outside.state();
+        state.restarts += 1;
+        state.machines.get_mut(&bmc.host).unwrap().stuck = false;
+        Ok(Accepted::Sent { how: "a restart of the BMC".into() })
     }
 
     async fn identify(&self, bmc: &Bmc) -> Result<Identity, PowerError> {
@@ -453,6 +475,10 @@ impl Around for TestAround {
 
     fn rack(&self, name: &str) -> Option<Rack> {
         self.outside.state().racks.get(name).cloned()
+    }
+
+    fn boot_profile(&self, name: &str) -> Option<BootProfile> {
+        serde_json::from_value(json!({ "name": name, "target": "pxe" })).ok()
     }
 
     fn credential_version(&self, _name: &str) -> u64 {

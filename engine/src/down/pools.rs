@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_model::{Timestamp, k8s::Node};
+use muster_model::{Duration, Timestamp, k8s::Node};
 
 use super::{
     ground::{Ground, Seat, is_ready},
@@ -16,11 +16,22 @@ use crate::{
     solve::State,
 };
 
-/// So many nodes may be unready before a share of them counts.
-const UNREADY_IN_CLUSTER: u32 = 3;
-const UNREADY_IN_RACK: u32 = 1;
-/// Above this share of unready nodes nothing is removed: the view of the cluster is not to be trusted.
-const UNREADY_PERCENT: u32 = 45;
+/// How much may be unready before nothing is removed any more: more than so many nodes, and more than this share of
+/// them. Then the view is not to be trusted, or there is trouble enough.
+#[derive(Debug, Clone, Copy)]
+struct Breaker {
+    nodes: u32,
+    percent: u32,
+}
+
+const IN_CLUSTER: Breaker = Breaker { nodes: 3, percent: 45 };
+const IN_RACK: Breaker = Breaker { nodes: 1, percent: 45 };
+/// A quarter of a pool is too much already: what is left of it has to do the work of the others.
+const IN_POOL: Breaker = Breaker { nodes: 1, percent: 24 };
+
+/// A node that was ready, was not, and is again counts as unready for this much longer: nodes that come and go keep
+/// the breaker open, instead of letting it go open and shut.
+const RECOVERY: Duration = Duration::from_mins(5);
 
 /// Nodes that are not ready among those that should be.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -36,10 +47,10 @@ impl Unready {
     }
 
     /// Whether so much is wrong that nothing may be removed.
-    fn is_too_much(self, tolerated: u32) -> bool {
+    fn is_too_much(self, breaker: Breaker) -> bool {
         !muster_model::planted::is("F16")
-            && self.unready > tolerated
-            && u64::from(self.unready) * 100 > u64::from(self.total) * u64::from(UNREADY_PERCENT)
+            && self.unready > breaker.nodes
+            && u64::from(self.unready) * 100 > u64::from(self.total) * u64::from(breaker.percent)
     }
 }
 
@@ -113,7 +124,7 @@ impl<'a> Pools<'a> {
             }
             let upcoming =
                 seat.member.is_some_and(|member| matches!(member.state, MemberState::Upcoming { .. }));
-            let unready = is_unready(snapshot, seat.node);
+            let unready = is_unready(snapshot, seat.node, host);
             if !upcoming {
                 pools.cluster.count(unready);
                 if let Some(rack) = spot[0] {
@@ -154,8 +165,8 @@ impl<'a> Pools<'a> {
 
     /// The breaker, if it is open for a node of the pool and rack.
     pub(crate) fn breaker(&self, pool: Option<u32>, rack: Option<&str>) -> Option<Blocker> {
-        let open = |scope: String, seen: Unready, tolerated| {
-            seen.is_too_much(tolerated).then_some(Blocker::TooManyUnready {
+        let open = |scope: String, seen: Unready, breaker| {
+            seen.is_too_much(breaker).then_some(Blocker::TooManyUnready {
                 scope,
                 unready: seen.unready,
                 total: seen.total,
@@ -163,11 +174,9 @@ impl<'a> Pools<'a> {
         };
         let in_pool = pool.map(|pool| &self.tallies[pool as usize]);
         let in_rack = rack.and_then(|rack| Some((rack, *self.racks.get(rack)?)));
-        open("the cluster".to_owned(), self.cluster, UNREADY_IN_CLUSTER)
-            .or_else(|| {
-                in_pool.and_then(|t| open(format!("pool {}", t.pool.name), t.unready, UNREADY_IN_CLUSTER))
-            })
-            .or_else(|| in_rack.and_then(|(rack, seen)| open(format!("rack {rack}"), seen, UNREADY_IN_RACK)))
+        open("the cluster".to_owned(), self.cluster, IN_CLUSTER)
+            .or_else(|| in_pool.and_then(|t| open(format!("pool {}", t.pool.name), t.unready, IN_POOL)))
+            .or_else(|| in_rack.and_then(|(rack, seen)| open(format!("rack {rack}"), seen, IN_RACK)))
     }
 
     /// The word of a pool that asks for spread, if the node is the last one in its rack or zone.
@@ -291,9 +300,17 @@ fn tally<'a>(pool: &'a Pool, plan: &Plan, ground: &Ground<'_>) -> Tally<'a> {
     }
 }
 
-fn is_unready(snapshot: &Snapshot, node: &Node) -> bool {
+fn is_unready(snapshot: &Snapshot, node: &Node, host: Option<&Host>) -> bool {
     let state = snapshot.members.get(node.name()).map(|member| member.state);
-    state == Some(MemberState::Unready) || !is_ready(node)
+    state == Some(MemberState::Unready) || !is_ready(node) || has_just_recovered(snapshot.now, node, host)
+}
+
+/// Whether it has become ready again a moment ago. One that has just been started was not ready before.
+fn has_just_recovered(now: Timestamp, node: &Node, host: Option<&Host>) -> bool {
+    let changed = node.status.condition("Ready").and_then(|condition| condition.last_transition_time);
+    let began = host.and_then(|host| host.on_since).or(node.metadata.creation_timestamp);
+    let (Some(changed), Some(began)) = (changed, began) else { return false };
+    changed <= now && now.since(changed) < RECOVERY && changed.since(began) > RECOVERY
 }
 
 impl Tally<'_> {
@@ -419,15 +436,43 @@ mod tests {
     #[test]
     fn the_breaker_opens_on_many_and_much() {
         #[track_caller]
-        fn check(unready: u32, total: u32, tolerated: u32, expected: bool) {
-            assert_eq!(Unready { unready, total }.is_too_much(tolerated), expected, "{unready} of {total}");
+        fn check(unready: u32, total: u32, breaker: Breaker, expected: bool) {
+            assert_eq!(Unready { unready, total }.is_too_much(breaker), expected, "{unready} of {total}");
         }
-        check(0, 0, 3, false);
-        check(3, 3, 3, false); // few
-        check(4, 9, 3, false); // 44 %
-        check(4, 8, 3, true);
-        check(45, 100, 3, false); // exactly the share
-        check(46, 100, 3, true);
-        check(2, 4, 1, true); // half a rack
+        check(0, 0, IN_CLUSTER, false);
+        check(3, 3, IN_CLUSTER, false); // few
+        check(4, 9, IN_CLUSTER, false); // 44 %
+        check(4, 8, IN_CLUSTER, true);
+        check(45, 100, IN_CLUSTER, false); // exactly the share
+        check(46, 100, IN_CLUSTER, true);
+        check(2, 4, IN_RACK, true); // half a rack
+        check(1, 4, IN_POOL, false); // one bad node is no trouble of the pool
+        check(2, 8, IN_POOL, true); // a quarter
+        check(2, 9, IN_POOL, false);
+    }
+
+    #[test]
+    fn ops_r14_a_node_that_comes_and_goes_counts_as_unready() {
+        #[track_caller]
+        fn check(changed: &str, on_since: &str, expected: bool) {
+            let at = |text: &str| format!("2026-01-05T{text}Z").parse::<Timestamp>().unwrap();
+            let node: Node = serde_json::from_value(serde_json::json!({
+                "metadata": {"name": "a", "creationTimestamp": "2026-01-01T00:00:00Z"},
+                "status": {"conditions": [{"type": "Ready", "status": "True",
+                    "lastTransitionTime": format!("2026-01-05T{changed}Z")}]},
+            }))
+            .unwrap();
+            let host = Host { on_since: Some(at(on_since)), ..Host::default() };
+            assert_eq!(
+                has_just_recovered(at("12:00:00"), &node, Some(&host)),
+                expected,
+                "{changed} {on_since}"
+            );
+        }
+        // Ready since, serving since => counts as unready still.
+        check("11:58:00", "08:00:00", true);
+        check("11:55:00", "08:00:00", false); // long enough ago
+        check("11:58:00", "11:58:00", false); // it has just been started
+        check("12:01:00", "08:00:00", false); // a clock that is ahead
     }
 }

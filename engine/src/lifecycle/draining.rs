@@ -22,9 +22,6 @@ fn demand_back(turn: &Turn<'_>) -> Option<String> {
 
 /// Why nothing may be taken from its node, if that is so.
 fn guarded(turn: &Turn<'_>) -> Option<String> {
-    if muster_model::planted::is("F22") {
-        return None;
-    }
     let why = turn.pods()?.guarded.as_ref()?;
     Some(format!("its node stays: {why}"))
 }
@@ -40,7 +37,7 @@ pub(super) fn cordoned(mut turn: Turn<'_>) -> Step {
         return back_to_work(turn, "NodeGuarded", &why);
     }
     let seen = match turn.node() {
-        _ if muster_model::planted::is("F10") || muster_model::planted::is("F22") => true,
+        _ if muster_model::planted::is("F10") => true,
         None => false,
         Some(None) => true,
         Some(Some(node)) => node.cordon != Cordon::None,
@@ -167,8 +164,7 @@ pub(super) fn drained(mut turn: Turn<'_>) -> Step {
             };
         }
         turn.ask_probe();
-        let apart = turn.settings().limits.off_apart;
-        turn.look_in(apart);
+        turn.look_apart();
         return turn.stay(format!("power-off waits: {why}"));
     }
     if let Some(op) = turn.op.as_mut() {
@@ -231,8 +227,7 @@ pub(super) fn stopping(mut turn: Turn<'_>) -> Step {
         };
     }
     turn.ask_probe();
-    let apart = turn.settings().limits.off_apart;
-    turn.look_in(apart);
+    turn.look_apart();
     let left = turn.status.deadline.map(|deadline| turn.left(deadline)).unwrap_or_default();
     turn.stay(format!("shutting down, {left} left"))
 }
@@ -287,7 +282,7 @@ pub(super) fn forcing_off(mut turn: Turn<'_>) -> Step {
         return turn.stay_by(Rule::Row(23), "forced off again, 2 of 2 calls");
     }
     turn.ask_probe();
-    turn.look_in(limits.off_apart);
+    turn.look_apart();
     turn.stay(format!("waiting for 2 readings of off after {sent} forced power-offs"))
 }
 

@@ -89,8 +89,7 @@ pub(super) fn quarantined(mut turn: Turn<'_>, acknowledged: Option<String>) -> S
         return turn.stay("0 of its drivers can switch it on for a self-test");
     };
     if !turn.is_off_proved() {
-        let apart = turn.settings().limits.off_apart;
-        turn.look_in(apart);
+        turn.look_apart();
         return turn.stay("the self-test waits for 2 readings of off");
     }
     if let Some(why) = turn.on_refused(call) {
@@ -140,7 +139,7 @@ impl Turn<'_> {
 fn self_test(mut turn: Turn<'_>) -> Step {
     turn.ask_probe();
     let limits = &turn.settings().limits;
-    turn.look_in(limits.off_apart);
+    turn.look_apart();
     let (stage, requested, deadline, failed, sent) = match turn.op.as_ref() {
         Some(op) => (
             op.stage.unwrap_or(TestStage::ForceOff),

@@ -249,6 +249,8 @@ pub struct Evidence {
     pub settings: Settings,
     pub intent: Option<Intent>,
     pub leadership: Leadership,
+    /// How long nobody led before this leader looked at the host for the first time; zero at every other look.
+    pub unattended: Duration,
     pub freeze: Freeze,
     pub deletion: Deletion,
     pub power: Known<PowerSeen>,

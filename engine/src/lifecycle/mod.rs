@@ -19,6 +19,7 @@ mod draining;
 mod effect;
 mod error;
 mod evidence;
+mod mend;
 mod observe;
 mod off;
 mod powering_on;

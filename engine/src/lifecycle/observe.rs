@@ -18,75 +18,13 @@ const DAY: Duration = Duration::from_hours(24);
 
 impl Turn<'_> {
     pub(super) fn observe(&mut self) {
-        self.mend_clock();
+        self.mend();
         self.observe_power();
         self.observe_presence();
         self.observe_node();
         self.observe_bmc();
         self.observe_people();
         self.prune();
-    }
-
-    /// A clock that went back: everything stored is moved back with it, so that no wait becomes longer
-    /// than its limit and none is cut short.
-    fn mend_clock(&mut self) {
-        let ahead = self.status.phase_since.since(self.now);
-        if ahead == Duration::ZERO || muster_model::planted::is("F18") {
-            return;
-        }
-        let back = |time: &mut Timestamp| *time = time.saturating_sub(ahead);
-        let status = &mut self.status;
-        back(&mut status.phase_since);
-        back(&mut status.state_since);
-        for time in [
-            &mut status.power_action_time,
-            &mut status.boot_time,
-            &mut status.join_time,
-            &mut status.deadline,
-            &mut status.overdue_since,
-            &mut status.paused_since,
-            &mut status.off_proved_at,
-            &mut status.serving_since,
-            &mut status.off_since,
-            &mut status.not_ready_since,
-            &mut status.retry_at,
-            &mut status.held_until,
-            &mut status.unexpected_on_since,
-            &mut status.drain_retry_at,
-            &mut status.wake_proved_at,
-            &mut status.bmc_reset_at,
-        ] {
-            time.as_mut().map(back);
-        }
-        status.starts.iter_mut().for_each(back);
-        status.failures.iter_mut().for_each(|failure| back(&mut failure.at));
-        if let Some(quarantine) = &mut status.quarantine {
-            back(&mut quarantine.since);
-            back(&mut quarantine.probation_at);
-        }
-        if let Known::Value { value, at } = &mut status.power {
-            back(&mut value.since);
-            back(at);
-        }
-        if let Some(presence) = &mut status.presence {
-            back(&mut presence.since);
-        }
-        if let Some(op) = &mut self.op {
-            for time in [
-                &mut op.boot_deadline,
-                &mut op.drain_deadline,
-                &mut op.stage_deadline,
-                &mut op.power_requested_at,
-                &mut op.last_sent_at,
-                &mut op.asked_off_at,
-            ] {
-                time.as_mut().map(back);
-            }
-            back(&mut op.started);
-            if let Some(pending) = &mut op.pending {
-                back(&mut pending.at);
-            }
-        }
     }
 
     fn observe_power(&mut self) {

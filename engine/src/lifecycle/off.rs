@@ -32,13 +32,13 @@ pub(super) fn enrolling(mut turn: Turn<'_>) -> Step {
         turn.count_failure("EnrolmentTimedOut", &text);
         return turn.quarantine(Rule::Row(25), "EnrolmentTimedOut", &text);
     }
-    let apart = turn.settings().limits.off_apart;
-    turn.look_in(apart);
+    turn.look_apart();
     turn.stay("waiting for 2 readings that agree")
 }
 
 pub(super) fn idle(mut turn: Turn<'_>) -> Step {
     turn.mark_node_off();
+    turn.free_pods_if_proved();
     if turn.is_off_proved() && turn.status.off_proved_at.is_none() {
         turn.status.off_proved_at = Some(turn.now);
     }

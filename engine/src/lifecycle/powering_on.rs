@@ -48,8 +48,7 @@ pub(super) fn preparing_boot(mut turn: Turn<'_>) -> Step {
     };
     if let Some(why) = turn.on_refused(call) {
         turn.ask_probe();
-        let opposite = turn.settings().limits.off_apart;
-        turn.look_in(opposite);
+        turn.look_apart();
         return turn.stay(format!("power-on waits: {why}"));
     }
     turn.request_power(Rule::Row(7), call)
@@ -98,6 +97,7 @@ impl Turn<'_> {
 pub(super) fn power_requested(mut turn: Turn<'_>) -> Step {
     let since = turn.up_since();
     let confirmed = match turn.power() {
+        _ if muster_model::planted::is("F13") => turn.op.as_ref().is_some_and(|op| op.pending.is_none()),
         Some(power) => power.is_up(),
         None => !turn.is_readable() && turn.answered_since(since),
     };

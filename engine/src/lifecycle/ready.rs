@@ -289,8 +289,8 @@ impl Turn<'_> {
     /// Kubernetes may take the pods of a machine as gone only if off is proved.
     pub(super) fn free_pods_if_proved(&mut self) {
         let remain = self.pods().is_some_and(|pods| pods.total() > 0);
-        let present = matches!(self.node(), Some(Some(_)));
-        if remain && present && self.is_off_proved() && self.settings().policy.out_of_service.is_allowed() {
+        let untold = matches!(self.node(), Some(Some(node)) if !node.out_of_service);
+        if remain && untold && self.is_off_proved() && self.settings().policy.out_of_service.is_allowed() {
             self.ask(EffectKind::OutOfServiceTaint);
         }
     }

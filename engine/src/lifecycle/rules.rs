@@ -159,8 +159,7 @@ impl Turn<'_> {
 
     /// Healthy as a node of a host that serves already: it need not prove its boot again.
     pub(super) fn is_node_fine(&self) -> bool {
-        muster_model::planted::is("F13")
-            || self.is_lease_fresh() && self.node().flatten().is_some_and(|node| node.ready)
+        self.is_lease_fresh() && self.node().flatten().is_some_and(|node| node.ready)
     }
 
     pub(super) fn pods(&self) -> Option<&PodsView> {

@@ -82,6 +82,13 @@ impl<'a> Turn<'a> {
         self.look_at(self.now.saturating_add(length));
     }
 
+    /// Asks for the next look when a reading made then is far enough from this one to count as a second. The clock
+    /// that stamps readings may be a twentieth slower than the one that counts the wait.
+    pub(super) fn look_apart(&mut self) {
+        let apart = self.settings().limits.off_apart.millis();
+        self.look_in(Duration::from_millis(apart + apart / 20 + 1));
+    }
+
     /// Asks for something that is not a power call.
     pub(super) fn ask(&mut self, kind: EffectKind) {
         if self.effects.iter().any(|one| one.kind == kind) {

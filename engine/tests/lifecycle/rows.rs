@@ -5,7 +5,7 @@ use muster_engine::lifecycle::{
     Rule, Step, TroubleClass, enrol, step,
 };
 use muster_model::{
-    Known, Timestamp,
+    Duration, Known, Timestamp,
     host::{
         Acknowledgement, Admin, BlockCause, ConditionType, DriverKind, OnReset, Permission, Phase, Power,
         PowerCall, PowerReading, Quarantine, Switch, TestStage, is_true,
@@ -734,4 +734,28 @@ fn e2_a_button_waits_for_two_readings() {
         seen.settings.drivers[0].on_resets = vec![OnReset::PushPowerButton];
         assert_eq!(!calls(&step(&state, &seen, at(100))).is_empty(), pressed, "{apart}s apart");
     }
+}
+
+/// A BMC that nobody has reached so far.
+fn out_of_reach(now: Timestamp) -> Evidence {
+    let mut seen = evidence(now);
+    (seen.power, seen.bmc) = (unknown(now), trouble(TroubleClass::Unreachable, 1, now));
+    seen
+}
+
+#[test]
+fn time_without_a_leader_makes_no_host_late() {
+    let state = with_deadline(Phase::Enrolling, 300);
+    let mut seen = out_of_reach(at(3_600));
+    check(&step(&state, &seen, at(3_600)), 25, Phase::Quarantined);
+    seen.unattended = Duration::from_secs(3_500);
+    let kept = step(&state, &seen, at(3_600)).state.status;
+    assert_eq!((kept.phase, kept.deadline), (Phase::Enrolling, Some(at(3_800))));
+}
+
+#[test]
+fn ops_f18_a_deadline_of_a_clock_that_was_ahead_does_not_hold_a_host_for_ever() {
+    let state = with_deadline(Phase::Enrolling, 365 * 24 * 3_600);
+    let kept = step(&state, &out_of_reach(at(10)), at(10)).state.status;
+    assert_eq!(kept.deadline, Some(at(910)), "no phase is given more than 15 minutes");
 }

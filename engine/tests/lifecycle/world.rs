@@ -52,6 +52,7 @@ pub(crate) fn evidence(now: Timestamp) -> Evidence {
         settings: settings(),
         intent: None,
         leadership: Leadership::Leader { epoch: 7, lease_left: Duration::from_hours(1) },
+        unattended: Duration::ZERO,
         freeze: Freeze::None,
         deletion: Deletion::None,
         power: seen_power(Power::Off, now),

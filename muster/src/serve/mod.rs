@@ -187,6 +187,7 @@ impl Served {
         }
         let mut parts = Parts::new(Arc::clone(&registry));
         parts.connections = connections;
+        parts.time_factor = settings.parsed("hosts.time-factor")?;
         parts.triggers = Some(match played {
             Some(one) => Arc::clone(&one.triggers),
             None => Arc::new(triggers::Configured::new(settings, Arc::clone(registry.store()))?),

@@ -1,6 +1,11 @@
 //! An etcd of three members that can be killed and started again one by one.
 
-use std::{net::TcpListener, process::Command, sync::Mutex};
+use std::{
+    hash::{BuildHasher as _, RandomState},
+    net::TcpListener,
+    process::Command,
+    sync::Mutex,
+};
 
 use super::process::Process;
 
@@ -12,6 +17,19 @@ pub(crate) struct Etcd {
     directory: tempfile::TempDir,
 }
 
+/// Free ports that the kernel gives to nobody who connects somewhere: one of the others could go to a client while its
+/// member is down, and then the member has no port when it is started again.
+fn take_ports(count: usize) -> Vec<TcpListener> {
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    let low = range.split_whitespace().next().and_then(|low| low.parse().ok()).unwrap_or(32_768_u64);
+    let chance = RandomState::new();
+    let ports = (0..10_000_u64).map(|number| 10_000 + chance.hash_one(number) % (low - 10_000));
+    let bound = ports.filter_map(|port| TcpListener::bind(("127.0.0.1", u16::try_from(port).ok()?)).ok());
+    let taken: Vec<_> = bound.take(count).collect();
+    assert_eq!(taken.len(), count, "there are no free ports below {low}");
+    taken
+}
+
 impl Etcd {
     pub(crate) async fn three() -> Self {
         let built = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/peers/build.sh"))
@@ -21,7 +39,7 @@ impl Etcd {
         assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
         let binaries = String::from_utf8(built.stdout).unwrap().trim().to_owned();
         let directory = tempfile::tempdir().unwrap();
-        let listeners: Vec<_> = (0..6).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let listeners = take_ports(6);
         let url = |at: usize| format!("http://{}", listeners[at].local_addr().unwrap());
         let cluster = (0..3).map(|at| format!("m{at}={}", url(3 + at))).collect::<Vec<_>>().join(",");
         let commands: Vec<Vec<String>> = (0..3)
@@ -55,6 +73,10 @@ impl Etcd {
 
     pub(crate) fn store(&self) -> String {
         format!("etcd://{}", self.endpoints.join(","))
+    }
+
+    pub(crate) fn endpoints(&self) -> &[String] {
+        &self.endpoints
     }
 
     pub(crate) fn start(&self, at: usize) {

@@ -61,6 +61,34 @@ fn all() -> Vec<(String, Story)> {
         .collect()
 }
 
+/// Points that need a cluster, a machine without a BMC, or a BMC that is stuck. The tests of `muster-control` die there.
+const ELSEWHERE: [&str; 12] = [
+    "wol-burst",
+    "reset-bmc",
+    "cordon",
+    "uncordon",
+    "evict",
+    "label",
+    "remove-startup-taint",
+    "taint-off",
+    "remove-off-taint",
+    "delete-node",
+    "taint-out-of-service",
+    "remove-out-of-service-taint",
+];
+
+#[test]
+fn ops_r12_no_point_is_forgotten() {
+    let elsewhere = ELSEWHERE
+        .into_iter()
+        .flat_map(|effect| ["before", "after"].map(|side| format!("effect/{effect}/{side}")));
+    let mut known: Vec<String> = all().into_iter().map(|(point, _)| point).chain(elsewhere).collect();
+    let mut points = muster_control::hosts::failpoint::names();
+    known.sort();
+    points.sort();
+    assert_eq!(known, points);
+}
+
 /// Registers the host unless that has been done.
 async fn enrol(server: &Server, bmc: &RedfishBmc) {
     if server.get("/api/v1/hosts/h").await["name"].is_string() {

@@ -33,6 +33,8 @@ pub(super) struct NodeTruth {
     pub boot: u32,
     /// `True`, `False` or `Unknown`.
     pub ready: &'static str,
+    /// Since when.
+    pub ready_since: Timestamp,
     pub unschedulable: bool,
     pub mark: Option<String>,
     pub taints: BTreeMap<String, (String, Effect)>,
@@ -73,6 +75,7 @@ impl State {
             created: wall,
             boot,
             ready: "False",
+            ready_since: wall,
             unschedulable: false,
             mark: None,
             taints: BTreeMap::from([(STARTUP_TAINT.to_owned(), (String::new(), Effect::NoSchedule))]),
@@ -84,7 +87,7 @@ impl State {
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .into(),
         });
-        (node.boot, node.ready) = (boot, "False");
+        (node.boot, node.ready, node.ready_since) = (boot, "False", wall);
         if strange {
             node.taints.insert(STRANGE.to_owned(), (String::new(), Effect::NoSchedule));
         }
@@ -102,8 +105,11 @@ impl State {
         if self.machines.get(name).is_none_or(|one| one.has(Quirk::JoinsUnready) || one.kubelet.is_none()) {
             return;
         }
+        let wall = self.wall();
         let Some(node) = self.nodes.get_mut(name) else { return };
-        node.ready = "True";
+        if node.ready != "True" {
+            (node.ready, node.ready_since) = ("True", wall);
+        }
         node.taints.remove(UNREACHABLE);
         self.say(&format!("node {name} is ready"));
         let daemons: Vec<String> = self
@@ -119,11 +125,12 @@ impl State {
     }
 
     pub(super) fn node_silent(&mut self, name: &str) {
+        let wall = self.wall();
         let Some(node) = self.nodes.get_mut(name) else { return };
         if node.ready == "Unknown" {
             return;
         }
-        node.ready = "Unknown";
+        (node.ready, node.ready_since) = ("Unknown", wall);
         node.taints.insert(UNREACHABLE.to_owned(), (String::new(), Effect::NoExecute));
         self.say(&format!("node {name} is silent"));
         self.touch();
@@ -410,6 +417,7 @@ impl State {
         node.status.conditions = vec![NodeCondition {
             kind: "Ready".into(),
             status: truth.ready.into(),
+            last_transition_time: Some(truth.ready_since),
             ..NodeCondition::default()
         }]
         .into();

@@ -124,6 +124,11 @@ pub enum What {
     Rotate {
         host: String,
     },
+    /// A person asks for a host's power by its record.
+    Ask {
+        host: String,
+        on: bool,
+    },
 }
 
 /// One disturbance.
@@ -188,6 +193,9 @@ impl State {
             _ => {
                 if what == What::StoreDown {
                     self.store_down_since.get_or_insert(self.now);
+                }
+                if let What::Ask { host, .. } = &what {
+                    self.judge.not_ours(host, self.now);
                 }
                 if self.disturbances[place].lasts > Duration::ZERO {
                     self.wished += 1;

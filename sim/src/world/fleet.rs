@@ -10,6 +10,7 @@ use muster_model::Duration;
 use super::{
     fuzz::{self, Day, FuzzError, Outcome},
     process::Manner,
+    trouble::Class,
 };
 
 /// A range of seeds, and how to live them.
@@ -19,6 +20,8 @@ pub struct Fleet {
     /// Not lived any more.
     pub end: u64,
     pub length: Duration,
+    /// What the days are full of; a bit of everything if that is nothing.
+    pub focus: Vec<Class>,
     pub threads: usize,
     pub manner: Manner,
     /// Stops at the first broken invariant.
@@ -46,7 +49,8 @@ pub fn live(fleet: &Fleet, each: &(dyn Fn(&Outcome) + Sync)) -> Result {
                     if seed >= fleet.end {
                         return;
                     }
-                    let lived = one(seed, fleet.length, &fleet.manner, false);
+                    let day = Day::full_of(seed, fleet.length, &fleet.focus);
+                    let lived = on_one_thread(fuzz::live(&day, &fleet.manner, false));
                     let mut result = result.lock().unwrap_or_else(PoisonError::into_inner);
                     match lived {
                         Ok((outcome, _)) => {

@@ -7,18 +7,19 @@ use muster_model::{Duration, host::Phase, rack::Rack};
 use serde::Serialize;
 
 use super::{
-    Build, Disturbance, Outage, Quirk, START, Violation, What, Workload,
+    Build, Disturbance, START, Violation, What, Workload,
     process::{Attention, Manner},
     random::Random,
     simulation::Simulation,
     site::{self, HostSetting, PoolSetting, Site, SiteError, Wires},
+    trouble::Class,
 };
 
 /// How long the world has to come to rest after the last trouble: the longest way is a failed drain, its retry
 /// delay, and a boot.
 const REST: Duration = Duration::from_mins(30);
 /// From the registration of hosts to the first trouble.
-const CALM_START: Duration = Duration::from_mins(10);
+pub(super) const CALM_START: Duration = Duration::from_mins(10);
 /// Between looks at what must be true at any time.
 const AUDIT: Duration = Duration::from_mins(5);
 
@@ -27,6 +28,8 @@ const AUDIT: Duration = Duration::from_mins(5);
 pub struct Day {
     pub seed: u64,
     pub length: Duration,
+    /// What it is full of; a bit of everything if that is nothing.
+    pub focus: Vec<Class>,
     pub site: Site,
     pub workloads: Vec<Workload>,
     pub disturbances: Vec<Disturbance>,
@@ -64,24 +67,37 @@ pub enum FuzzError {
 impl Day {
     /// The day of a seed.
     pub fn new(seed: u64, length: Duration) -> Self {
+        Self::full_of(seed, length, &[])
+    }
+
+    /// The day of a seed with more of some kinds of trouble and none of others.
+    pub fn full_of(seed: u64, length: Duration, focus: &[Class]) -> Self {
         let random = Random::new(seed);
         let mut dice = random.fork("site");
         let racks = dice.between(1, 3);
-        let hosts = if dice.percent(3) { 64 } else { dice.between(3, 12) };
+        let hosts = match focus {
+            [] if dice.percent(3) => 64,
+            [] => dice.between(3, 12),
+            [Class::Blips] => 2,
+            focus if focus.iter().any(|class| class.needs_many()) => dice.between(6, 8),
+            // The fewer there are, the sooner trouble meets one that matters.
+            _ => dice.between(3, 4),
+        };
         let pools = if dice.percent(30) { 2 } else { 1 };
         let calm = Duration::from_millis(length.millis().saturating_sub(REST.millis() * 2));
         let mut day = Self {
             seed,
             length,
+            focus: focus.to_vec(),
             site: Site::default(),
             workloads: Vec::new(),
             disturbances: Vec::new(),
-            processes: if dice.percent(40) { 2 } else { 1 },
+            processes: if dice.percent(40) || focus.contains(&Class::Pauses) { 2 } else { 1 },
             calm,
             protected: None,
         };
         day.furnish(&mut dice, racks, hosts, pools);
-        if dice.percent(20) {
+        if dice.percent(20) || focus.contains(&Class::Guards) {
             day.protected = Some(day.some_host(&mut dice));
         }
         day.load(&mut random.fork("load"), pools);
@@ -102,10 +118,14 @@ impl Day {
         }
         for pool in 0..pools {
             let most = u32::try_from(hosts).unwrap_or(u32::MAX);
-            let max = if dice.percent(30) { most.div_ceil(2) } else { most };
-            let min = u32::from(dice.percent(30)).min(max);
+            let tight = self.focus.contains(&Class::Bounds);
+            let max = if dice.percent(30) || tight { most.div_ceil(2) } else { most };
+            let min = match () {
+                () if self.focus.contains(&Class::Blips) => max,
+                () => u32::from(dice.percent(30) || tight).min(max),
+            };
             let mut made = PoolSetting::metal(&format!("p{pool}"), min, max);
-            if dice.percent(30) {
+            if dice.percent(30) || self.focus.contains(&Class::Metrics) {
                 made.spec["autoscaling"]["triggers"] = serde_json::json!([
                     {"metricQuery": format!("load_p{pool}"), "threshold": 0.5, "duration": "1m", "scaleDirection": "down"}]);
             }
@@ -133,7 +153,8 @@ impl Day {
     /// Load that comes and goes: steps, teeth and quiet hours.
     fn load(&mut self, dice: &mut Random, pools: u64) {
         let hosts = self.site.hosts.len() as u64;
-        for number in 0..dice.between(1, 3) {
+        let kinds = if self.focus.is_empty() { dice.between(1, 3) } else { 1 };
+        for number in 0..kinds {
             let name = format!("w{number}");
             let milli_cpu = *dice.pick(&[500, 1_500, 2_500, 6_000]);
             let most = (hosts * 6_000 / u64::try_from(milli_cpu).unwrap_or(1)).max(1);
@@ -149,11 +170,16 @@ impl Day {
             self.workloads.push(workload);
             let mut at = CALM_START;
             while at < self.calm {
-                let replicas = if dice.percent(25) { 0 } else { dice.between(1, most.min(40)) };
+                let none = if self.focus.is_empty() { 25 } else { 45 };
+                let replicas = if dice.percent(none) { 0 } else { dice.between(1, most.min(40)) };
                 let replicas = u32::try_from(replicas).unwrap_or(0);
                 self.add(at, Duration::ZERO, What::Replicas { workload: name.clone(), replicas });
-                at = at.saturating_add(Duration::from_mins(dice.between(20, 150)));
+                let most = if self.focus.is_empty() { 150 } else { 30 };
+                at = at.saturating_add(Duration::from_mins(dice.between(20, most)));
             }
+        }
+        if self.focus.contains(&Class::Herds) {
+            self.workloads.push(Workload::deployment("herd", 0, 6_500));
         }
         for pool in 0..pools {
             let mut at = Duration::ZERO;
@@ -174,7 +200,8 @@ impl Day {
         few.min_available = dice.percent(50).then_some(1);
         let big = Workload::deployment("big", 0, 5_000);
         self.workloads.extend([big, few]);
-        let mut at = CALM_START.saturating_add(Duration::from_mins(dice.between(0, 90)));
+        let latest = if self.focus.is_empty() { 90 } else { 1 };
+        let mut at = CALM_START.saturating_add(Duration::from_mins(dice.between(0, latest)));
         while at.saturating_add(Duration::from_hours(1)) < self.calm {
             let of = |workload: &str, replicas| What::Replicas { workload: workload.into(), replicas };
             let later = |minutes: u64| at.saturating_add(Duration::from_mins(minutes));
@@ -187,93 +214,28 @@ impl Day {
         }
     }
 
-    fn add(&mut self, at: Duration, lasts: Duration, what: What) {
-        self.disturbances.push(Disturbance { at, lasts, what });
-    }
-
-    /// One thing after the other, some of them at once.
-    fn trouble(&mut self, dice: &mut Random) {
-        let mut at = CALM_START.saturating_add(Duration::from_mins(dice.between(0, 20)));
-        loop {
-            let longest = self.calm.saturating_sub(at);
-            if longest < Duration::from_mins(5) {
-                break;
-            }
-            let lasts = Duration::from_secs(match dice.between(0, 9) {
-                0..=3 => dice.between(10, 120),
-                4..=7 => dice.between(120, 1_800),
-                _ => dice.between(1_800, 7_200),
-            });
-            self.one(dice, at, lasts.min(longest));
-            at = at.saturating_add(Duration::from_secs(dice.between(60, 3_000)));
-        }
-    }
-
-    fn some_host(&self, dice: &mut Random) -> String {
-        dice.pick(&self.site.hosts).machine.name.clone()
-    }
-
-    fn one(&mut self, dice: &mut Random, at: Duration, lasts: Duration) {
-        let minutes = |most: u64| Duration::from_mins(most).min(lasts);
-        let what = match dice.between(0, 99) {
-            0..=44 => {
-                let (machine, quirk) = (self.some_host(dice), *dice.pick(&Quirk::ALL));
-                if matches!(quirk, Quirk::Denied | Quirk::PasswordExpired) {
-                    let after = at.saturating_add(lasts).saturating_add(Duration::from_secs(30));
-                    self.add(after, Duration::ZERO, What::Rotate { host: machine.clone() });
-                }
-                What::Quirk { machine, quirk }
-            }
-            45..=52 => What::Button { machine: self.some_host(dice), on: dice.percent(50) },
-            53..=62 => What::Outage(*dice.pick(&[
-                Outage::ApiDown,
-                Outage::ApiStalled,
-                Outage::NoPods,
-                Outage::Finalizers,
-                Outage::BudgetsClosed,
-                Outage::ActsRefused,
-            ])),
-            63..=67 => What::Outage(*dice.pick(&Outage::METRICS)),
-            68..=71 => What::RackCut { rack: dice.pick(&self.site.racks).name.clone() },
-            72..=73 => What::RackDark { rack: dice.pick(&self.site.racks).name.clone() },
-            74..=77 => {
-                let (one, other) = (self.some_host(dice), self.some_host(dice));
-                What::Swap { one, other }
-            }
-            78..=83 => return self.add(at, minutes(2), What::KillLeader),
-            84..=86 if self.processes > 1 => return self.add(at, minutes(3), What::PauseLeader),
-            84..=88 => return self.add(at, minutes(10), What::CutLeader),
-            89..=91 => return self.add(at, minutes(20), What::StoreDown),
-            92..=93 => {
-                let millis = *dice.pick(&[3_600_000, -3_600_000, 60_000, -60_000]);
-                What::ClockJump { millis }
-            }
-            94 => What::ClockRate { rate: 3 },
-            95..=96 => {
-                let pool = dice.pick(&self.site.pools).name.clone();
-                let hosts = self.site.hosts.len() as u64;
-                What::Bounds { pool, min: 0, max: u32::try_from(dice.between(0, hosts)).unwrap_or(0) }
-            }
-            97 => What::Freeze,
-            98 => What::Maintenance { host: self.some_host(dice) },
-            _ => What::Cordon { machine: self.some_host(dice) },
-        };
-        self.add(at, lasts, what);
-    }
-
     /// The command that runs this day again.
     pub fn command(&self) -> String {
-        format!(
-            "muster sim fuzz --seeds {}..{} --hours {} --trace",
-            self.seed,
-            self.seed + 1,
-            self.length.millis() / 3_600_000
-        )
+        let (seed, next, hours) = (self.seed, self.seed + 1, self.length.millis() / 3_600_000);
+        let focus: Vec<&str> = self.focus.iter().map(|class| class.as_str()).collect();
+        let focus = if focus.is_empty() { String::new() } else { format!(" --focus {}", focus.join(",")) };
+        format!("muster sim fuzz --seeds {seed}..{next} --hours {hours}{focus} --trace")
     }
 }
 
 /// Lives through a day. With `keep`, every line of the trace is kept and returned.
 pub async fn live(day: &Day, manner: &Manner, keep: bool) -> Result<(Outcome, Vec<String>), FuzzError> {
+    live_until(day, day.length, manner, keep).await
+}
+
+/// The same up to a moment of the day. Only who lives it to its end is judged by how it comes to rest.
+pub async fn live_until(
+    day: &Day,
+    until: Duration,
+    manner: &Manner,
+    keep: bool,
+) -> Result<(Outcome, Vec<String>), FuzzError> {
+    let until = until.min(day.length);
     let mut simulation = Simulation::new(START, manner.clone());
     if keep {
         simulation.world().keep_all_lines();
@@ -295,21 +257,20 @@ pub async fn live(day: &Day, manner: &Manner, keep: bool) -> Result<(Outcome, Ve
         world.protect(host);
     }
     let mut next = AUDIT;
-    while next < day.length {
+    while next < until && world.violations().is_empty() {
         simulation.run_until(next).await?;
         world.audit();
-        if !world.violations().is_empty() {
-            break;
-        }
         next = next.saturating_add(AUDIT);
         let rested = day.calm.saturating_add(REST);
         if next > rested && next.saturating_sub(AUDIT) <= rested {
             at_rest(&simulation, day).await?;
         }
     }
-    simulation.run_until(day.length).await?;
     if world.violations().is_empty() {
-        at_rest(&simulation, day).await?;
+        simulation.run_until(until).await?;
+        if until == day.length {
+            at_rest(&simulation, day).await?;
+        }
     }
     let (digest, lines) = world.digest();
     let outcome = Outcome {
@@ -332,7 +293,8 @@ async fn at_rest(simulation: &Simulation, day: &Day) -> Result<(), FuzzError> {
     for host in &day.site.hosts {
         let name = &host.machine.name;
         let Some(status) = simulation.status(name).await? else { continue };
-        let now = simulation.wall();
+        let leader = simulation.leader().and_then(|number| simulation.clock_of(number));
+        let now = leader.unwrap_or_else(|| simulation.wall());
         let usable = status.phase == Phase::Idle
             && status.held_until.is_none_or(|until| until < now)
             && status.retry_at.is_none_or(|until| until < now)

@@ -24,6 +24,9 @@ impl Simulation {
 
     async fn begin(&mut self, wish: &Wish) -> Result<(), StoreError> {
         let leader = self.leader();
+        if let What::ClockJump { millis } = &wish.what {
+            self.jumps.push(*millis);
+        }
         match &wish.what {
             What::KillLeader
             | What::PauseLeader
@@ -55,12 +58,20 @@ impl Simulation {
                 self.edit_host(host, |spec| spec["admin"] = json!("maintenance")).await?;
             }
             What::Rotate { host } => self.rotate(host).await?,
+            What::Ask { host, on } => {
+                let asked = if *on { "on" } else { "off" };
+                self.edit_host(host, |spec| spec["powerState"] = json!(asked)).await?;
+            }
             _ => {}
         }
         Ok(())
     }
 
     async fn end(&mut self, wish: &Wish) -> Result<(), StoreError> {
+        if let What::ClockJump { millis } = &wish.what {
+            self.set_clocks_right(*millis);
+            return Ok(());
+        }
         let place = self.struck.iter().position(|(what, _)| *what == wish.what);
         let number = place.map(|place| self.struck.remove(place).1);
         match (&wish.what, number) {
@@ -69,11 +80,6 @@ impl Simulation {
             }
             (What::PauseLeader, Some(number)) => self.pause(number, false),
             (What::CutLeader, Some(number)) => self.cut(number, false),
-            (What::ClockJump { millis }, Some(number)) => {
-                if let Some(process) = self.process(number) {
-                    process.clock.jump(-millis);
-                }
-            }
             (What::ClockRate { .. }, Some(number)) => {
                 if let Some(process) = self.process(number) {
                     process.clock.run_at(1);
@@ -86,17 +92,37 @@ impl Simulation {
                 }
             }
             (What::Freeze, _) => self.freeze(FreezeMode::None).await?,
-            (What::Maintenance { host }, _) => {
-                self.edit_host(host, |spec| {
-                    if let Some(fields) = spec.as_object_mut() {
-                        fields.remove("admin");
-                    }
-                })
-                .await?;
-            }
+            (What::Maintenance { host }, _) => self.clear(host, "admin").await?,
+            (What::Ask { host, .. }, _) => self.clear(host, "powerState").await?,
             _ => {}
         }
         Ok(())
+    }
+
+    /// Takes a field out of a host's record.
+    async fn clear(&self, host: &str, field: &str) -> Result<(), StoreError> {
+        self.edit_host(host, |spec| {
+            if let Some(fields) = spec.as_object_mut() {
+                fields.remove(field);
+            }
+        })
+        .await
+    }
+
+    /// A clock that was set is set back: for the process that ran then, and for those that started since.
+    fn set_clocks_right(&mut self, millis: i64) {
+        if let Some(place) = self.jumps.iter().position(|one| *one == millis) {
+            self.jumps.remove(place);
+        }
+        let what = What::ClockJump { millis };
+        let (mine, others) = std::mem::take(&mut self.struck).into_iter().partition(|(one, _)| *one == what);
+        self.struck = others;
+        let mine: Vec<(What, usize)> = mine;
+        for (_, number) in mine {
+            if let Some(process) = self.process(number) {
+                process.clock.jump(-millis);
+            }
+        }
     }
 
     fn cut(&self, number: usize, cut: bool) {

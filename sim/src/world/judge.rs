@@ -61,8 +61,11 @@ pub(super) struct Judge {
     pub pools: BTreeMap<String, String>,
     pub most: BTreeMap<String, u32>,
     pub least: BTreeMap<String, u32>,
-    /// Since when nodes carry our cordon, and hosts serve without power.
-    pub marked: BTreeMap<String, u64>,
+    /// Since when hosts are in their phases.
+    pub moved: BTreeMap<String, u64>,
+    /// When there was last a good reason for not getting on.
+    pub excused: u64,
+    /// Since when hosts serve without power.
     pub dead: BTreeMap<String, u64>,
     pub triggered: BTreeSet<String>,
     /// Marks on nodes that nobody needs, and at how many looks they were there.
@@ -137,6 +140,7 @@ impl State {
                 let Ok(status) = serde_json::from_slice::<BareMetalNodeStatus>(value) else { return };
                 let before = self.judge.phases.insert(host.to_owned(), status.phase);
                 if before != Some(status.phase) {
+                    self.judge.moved.insert(host.to_owned(), self.now);
                     let text = format!("{process}: {host} is {}: {}", status.phase, status.reason);
                     self.say(&text);
                     self.judge_phase(host, &status);
@@ -170,6 +174,14 @@ impl State {
         match status.phase {
             Phase::Idle | Phase::ConfirmingOff if renews && visible && self.nodes.contains_key(host) => {
                 self.violate("F12", format!("{host} is said to be off while its kubelet renews"));
+            }
+            // A reading may be a minute old; a BMC that lies is not our fault.
+            Phase::Powered
+                if !machine.on
+                    && !machine.misleads()
+                    && self.now.saturating_sub(machine.turned_at) > 180_000 =>
+            {
+                self.violate("F13", format!("{host} is said to have power and has none"));
             }
             // A power cut of the last minute may not have been seen yet.
             Phase::Serving
@@ -275,26 +287,14 @@ impl State {
 
     /// What must be true at any time.
     pub(super) fn audit(&mut self) {
+        self.audit_progress();
         let quiet = self.outages.is_empty() && self.wished == 0;
         if !quiet {
             self.judge.leaks.clear();
-            self.judge.marked.clear();
             self.judge.dead.clear();
             return;
         }
         let now = self.now;
-        let draining = |name: &String| {
-            self.judge
-                .phases
-                .get(name)
-                .is_some_and(|phase| matches!(phase, Phase::Cordoned | Phase::Evicting))
-        };
-        let marked: Vec<String> = self
-            .nodes
-            .iter()
-            .filter(|(name, node)| node.mark.is_some() && draining(name))
-            .map(|(name, _)| name.clone())
-            .collect();
         let serving =
             |name: &String| matches!(self.judge.phases.get(name), Some(Phase::Serving | Phase::Degraded));
         let dead: Vec<String> = self
@@ -303,14 +303,7 @@ impl State {
             .filter(|(name, one)| !one.on && serving(name))
             .map(|(name, _)| name.clone())
             .collect();
-        self.judge.marked.retain(|name, _| marked.contains(name));
         self.judge.dead.retain(|name, _| dead.contains(name));
-        for name in marked {
-            let since = *self.judge.marked.entry(name.clone()).or_insert(now);
-            if now - since > 40 * 60_000 {
-                self.violate("F8", format!("node {name} is drained for more than 40 minutes"));
-            }
-        }
         for name in dead {
             let since = *self.judge.dead.entry(name.clone()).or_insert(now);
             if now - since > 30 * 60_000 {
@@ -338,6 +331,43 @@ impl State {
         }
     }
 
+    /// Whatever was begun ends, one way or the other: a phase has its time, and a drain that is not let through is
+    /// given up. Only where nobody can act at all may it take longer.
+    fn audit_progress(&mut self) {
+        let mute = [Outage::ApiDown, Outage::ApiStalled, Outage::ActsRefused].into_iter();
+        if self.wished > 0 || mute.into_iter().any(|outage| self.has(outage)) {
+            self.judge.excused = self.now;
+            return;
+        }
+        let mut late = Vec::new();
+        for (name, phase) in &self.judge.phases {
+            let (row, minutes) = match phase {
+                Phase::Cordoned | Phase::Evicting => ("F8", 40),
+                Phase::Drained | Phase::Stopping | Phase::ForcingOff | Phase::ConfirmingOff => ("F8", 60),
+                Phase::Reserved
+                | Phase::PreparingBoot
+                | Phase::PowerRequested
+                | Phase::Powered
+                | Phase::Booting
+                | Phase::Joining => ("F4", 60),
+                Phase::Enrolling
+                | Phase::Idle
+                | Phase::Serving
+                | Phase::Degraded
+                | Phase::Lost
+                | Phase::Backoff
+                | Phase::Quarantined => continue,
+            };
+            let since = self.judge.moved.get(name).copied().unwrap_or(0).max(self.judge.excused);
+            if self.now - since > minutes * 60_000 {
+                late.push((row, format!("{name} has been {phase} for more than {minutes} minutes")));
+            }
+        }
+        for (row, text) in late {
+            self.violate(row, text);
+        }
+    }
+
     /// A call reaches a machine.
     pub(super) fn judge_call(&mut self, process: &str, host: &str, machine: &str, action: PowerAction) {
         let now = self.now;
@@ -349,7 +379,7 @@ impl State {
         {
             self.violate("F5", format!("{action} of {machine} by {process} while {holder} leads"));
         }
-        if self.store_down_since.is_some_and(|since| now.saturating_sub(since) > 60_000) {
+        if self.store_down_since.is_some_and(|since| now.saturating_sub(since) > 40_000) {
             self.violate("F19", format!("{action} of {machine} although nobody reaches the store"));
         }
         let open = self.nodes.get(machine).is_some_and(|node| {
@@ -386,7 +416,12 @@ impl State {
             (before.interrupts() != action.interrupts()).then_some(now - at).filter(|apart| *apart < 59_000)
         };
         let too_near = last.and_then(opposite);
-        let hour = asked.on.iter().rev().take_while(|at| now - **at < 3_600_000).count();
+        // Magic packets are sent again until the machine answers: that is one start, not many.
+        let again = matches!(last, Some((at, PowerAction::On)) if now - at < 60_000);
+        let apart = |at: &&u64| now - **at < 3_600_000;
+        let recent: Vec<u64> = asked.on.iter().rev().take_while(apart).copied().collect();
+        let hour = recent.windows(2).filter(|pair| pair[0] - pair[1] >= 60_000).count()
+            + usize::from(!recent.is_empty());
         match action {
             PowerAction::On => asked.on.push(now),
             PowerAction::GracefulOff => {
@@ -398,10 +433,10 @@ impl State {
         if let Some(apart) = too_near {
             self.violate("F21", format!("{action} of {machine} only {apart} ms after the opposite"));
         }
-        if action == PowerAction::On && hour >= 12 {
+        if action == PowerAction::On && !again && hour >= 12 {
             self.violate("F21", format!("{machine} was asked to go on {hour} times within an hour"));
         }
-        if action == PowerAction::On {
+        if action == PowerAction::On && !again {
             self.judge.starts.push(now);
             let recent = self.judge.starts.iter().rev().take_while(|at| now - **at < 1_000).count();
             if let Some(most) = self.judge.starts_per_second

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use async_trait::async_trait;
 use muster_model::{
     Clock as _, Duration, Known, Timestamp,
-    k8s::Objects,
+    k8s::{Objects, Pod},
     observe::{ActError, Acted, ClusterPort, ClusterView, NodeAction, NotSynced, Waiting},
     pool::{Comparator, Trigger},
     trigger::{Finding, Triggers},
@@ -24,6 +24,12 @@ pub(super) struct Port {
 }
 
 impl State {
+    /// Where Muster itself runs.
+    fn guarded(&self) -> BTreeMap<Arc<str>, Arc<str>> {
+        let why: Arc<str> = "Muster itself runs there".into();
+        self.protected.iter().map(|node| (node.as_str().into(), Arc::clone(&why))).collect()
+    }
+
     /// What a watcher sees whose watches are open. Times are true ones, as if its clock were right.
     pub(super) fn fresh_view(&mut self) -> ClusterView {
         let mut objects = self.objects();
@@ -52,6 +58,7 @@ impl State {
             fresh_at: self.wall(),
             objects,
             renewed: Arc::new(renewed),
+            guarded: Arc::new(self.guarded()),
             ..ClusterView::default()
         }
     }
@@ -95,6 +102,17 @@ impl ClusterPort for Port {
         let _ = shown.wait_for(|number| *number > seen).await;
     }
 
+    async fn pods_on(&self, node: &str) -> Result<Option<Vec<Pod>>, ActError> {
+        self.clock.sleep(Duration::from_millis(5)).await;
+        let mut state = self.world.state();
+        if state.has(Outage::ApiDown) {
+            let (what, why) = (format!("list pods on {node}"), "the API server does not answer".into());
+            return Err(ActError::Unreachable { what, why });
+        }
+        let here = |pod: &&Pod| pod.spec.node_name.as_deref() == Some(node);
+        Ok(Some(state.objects().pods.iter().filter(here).cloned().collect()))
+    }
+
     async fn act(&self, node: &str, action: &NodeAction) -> Result<Acted, ActError> {
         let wait = Duration::from_millis(5);
         self.clock.sleep(wait).await;
@@ -108,11 +126,6 @@ impl ClusterPort for Port {
                 what: what(),
                 why: "webhook \"policy.example.com\" failed".into(),
             });
-        }
-        if let NodeAction::Cordon { .. } | NodeAction::Evict { .. } | NodeAction::DeleteNode { .. } = action
-            && state.protected.contains(node)
-        {
-            return Err(ActError::Protected { what: what(), why: "Muster runs there".into() });
         }
         let acted = state.act(node, action)?;
         if acted == Acted::Done {

@@ -179,6 +179,11 @@ impl Machine {
         self.quirks.contains_key(&quirk)
     }
 
+    /// Its BMC may say that it is on when it is not.
+    pub fn misleads(&self) -> bool {
+        [Quirk::LiesOn, Quirk::FlipFlop, Quirk::StuckTurning].into_iter().any(|quirk| self.has(quirk))
+    }
+
     pub fn add_quirk(&mut self, quirk: Quirk) {
         *self.quirks.entry(quirk).or_default() += 1;
     }

@@ -25,6 +25,7 @@ mod state;
 mod store;
 pub mod timeline;
 pub mod trace;
+pub mod trouble;
 mod workload;
 
 use std::{
@@ -77,6 +78,11 @@ impl World {
     /// A clock that is right.
     pub fn clock(&self) -> Arc<ProcessClock> {
         ProcessClock::new(Arc::clone(&self.line))
+    }
+
+    /// The clock of a machine that is wrong by so many milliseconds.
+    pub fn clock_off_by(&self, millis: i64) -> Arc<ProcessClock> {
+        ProcessClock::off_by(Arc::clone(&self.line), millis)
     }
 
     pub fn now(&self) -> Duration {

@@ -19,6 +19,7 @@ use muster_control::{
 use muster_model::{
     Clock, ClusterId, Duration,
     host::keys as host_keys,
+    lease::LeaseConfig,
     observe::ClusterPort,
     store::{Store, StoreError, WatchEvent},
 };
@@ -85,121 +86,156 @@ pub struct Process {
     stop: CancellationToken,
 }
 
+/// What a process is started with.
+#[derive(Debug)]
+pub struct Start<'a> {
+    pub world: &'a Arc<World>,
+    pub store: &'a Arc<dyn Store>,
+    pub name: &'a str,
+    pub clusters: &'a [ClusterId],
+    pub manner: &'a Manner,
+    /// By how many milliseconds the wall clock of its machine is wrong.
+    pub clock_off_by: i64,
+}
+
+impl Start<'_> {
+    fn link(&self, cut: &Arc<AtomicBool>) -> Arc<dyn Store> {
+        Arc::new(Link {
+            store: Arc::clone(self.store),
+            world: Arc::clone(self.world),
+            process: self.name.into(),
+            cut: Arc::clone(cut),
+        })
+    }
+
+    /// The clock of what only looks whether something is due.
+    fn patient(&self, clock: &Arc<ProcessClock>) -> Arc<dyn Clock> {
+        match self.manner.attention {
+            Attention::Full => Arc::clone(clock) as _,
+            Attention::News => Arc::new(PatientClock { clock: Arc::clone(clock) as _, least: UPKEEP }),
+        }
+    }
+
+    fn lease(&self) -> LeaseConfig {
+        let times =
+            |length: Duration| Duration::from_millis(length.millis() * self.manner.lease_factor.max(1));
+        let mut config = lead::config(self.name);
+        (config.duration, config.renew_deadline, config.retry) =
+            (times(config.duration), times(config.renew_deadline), times(config.retry));
+        config
+    }
+
+    fn host_loop(
+        &self,
+        link: &Arc<dyn Store>,
+        clock: &Arc<ProcessClock>,
+        lead: &Arc<Lead>,
+        facts: &Arc<Facts>,
+    ) -> Arc<HostLoop> {
+        let config = self.lease();
+        Arc::new(HostLoop::new(Setup {
+            store: Arc::clone(link),
+            clock: Arc::clone(clock) as _,
+            lead: Arc::clone(lead),
+            drivers: Drivers::new(self.world.drivers(self.name, clock)),
+            around: Arc::clone(facts) as _,
+            time_factor: 1,
+            renew_deadline: config.renew_deadline,
+            renew_every: config.retry,
+            failpoints: self.manner.failpoints.clone(),
+        }))
+    }
+
+    /// The planner of one cluster, and what rings for it.
+    fn planning(
+        &self,
+        parts: &Parts,
+        process: &Process,
+        link: &Arc<dyn Store>,
+        cluster: ClusterId,
+    ) -> [Task; 2] {
+        let bell = Arc::new(Notify::new());
+        let planning = Planning {
+            parts: parts.clone(),
+            cluster,
+            world: Arc::clone(self.world),
+            port: self.world.port(self.name, &process.clock),
+            clock: Arc::clone(&process.clock),
+            bell: Arc::clone(&bell),
+            attention: self.manner.attention,
+            debounce: self.manner.debounce,
+        };
+        let (link, clock) = (Arc::clone(link), Arc::clone(&process.clock));
+        let ring = async move {
+            loop {
+                let _ = listen(&link, &bell).await;
+                bell.notify_one();
+                clock.sleep(RETRY).await;
+            }
+        };
+        [Box::pin(planning.run(process.lead.subscribe())), Box::pin(ring)]
+    }
+}
+
 impl Process {
     /// Starts one on a store: what it is made of, and its tasks for whoever runs them.
-    pub async fn start(
-        world: &Arc<World>,
-        store: &Arc<dyn Store>,
-        name: &str,
-        clusters: &[ClusterId],
-        manner: &Manner,
-    ) -> Result<(Self, Vec<Task>), StoreError> {
-        let clock = world.clock();
+    pub async fn start(start: &Start<'_>) -> Result<(Self, Vec<Task>), StoreError> {
+        let clock = start.world.clock_off_by(start.clock_off_by);
         let cut = Arc::new(AtomicBool::new(false));
-        let link: Arc<dyn Store> = Arc::new(Link {
-            store: Arc::clone(store),
-            world: Arc::clone(world),
-            process: name.into(),
-            cut: Arc::clone(&cut),
-        });
-        let patient: Arc<dyn Clock> = match manner.attention {
-            Attention::Full => clock.clone(),
-            Attention::News => Arc::new(PatientClock { clock: clock.clone(), least: UPKEEP }),
-        };
+        let (link, patient) = (start.link(&cut), start.patient(&clock));
         let options = RegistryOptions { exclusive: false, default_lease: Duration::from_mins(10) };
         let registry = Registry::open(Arc::clone(&link), Arc::clone(&patient), options).await?;
         let inventory = Inventory::open(Arc::clone(&link), Arc::clone(&patient)).await?;
         let key = VaultKey::in_memory().map_err(|error| StoreError::Invalid { why: error.to_string() })?;
         let vault = Arc::new(Vault::new(Arc::clone(&inventory), key));
-        let connections = world.connections(name, &clock);
+        let mut parts = Parts::new(Arc::clone(&registry));
+        parts.connections = start.world.connections(start.name, &clock);
+        parts.triggers = Some(start.world.triggers(&clock));
         let facts = Facts::new(
             Arc::clone(&registry),
             Arc::clone(&inventory),
             Arc::clone(&vault),
-            Arc::clone(&connections),
-            world.agents(&clock),
+            Arc::clone(&parts.connections),
+            start.world.agents(&clock),
             patient,
         );
-        let times = |length: Duration| Duration::from_millis(length.millis() * manner.lease_factor.max(1));
-        let mut config = lead::config(name);
-        (config.duration, config.renew_deadline, config.retry) =
-            (times(config.duration), times(config.renew_deadline), times(config.retry));
         let lead = Lead::new(clock.clone());
-        let host_loop = Arc::new(HostLoop::new(Setup {
-            store: Arc::clone(&link),
-            clock: clock.clone(),
-            lead: Arc::clone(&lead),
-            drivers: Drivers::new(world.drivers(name, &clock)),
-            around: Arc::clone(&facts) as _,
-            time_factor: 1,
-            renew_deadline: config.renew_deadline,
-            renew_every: config.retry,
-            failpoints: manner.failpoints.clone(),
-        }));
-        let mut parts = Parts::new(Arc::clone(&registry));
-        parts.connections = connections;
-        parts.triggers = Some(world.triggers(&clock));
-        let stop = CancellationToken::new();
+        let host_loop = start.host_loop(&link, &clock, &lead, &facts);
         let process = Self {
-            name: name.into(),
-            clock: Arc::clone(&clock),
-            lead: Arc::clone(&lead),
-            registry: Arc::clone(&registry),
-            inventory: Arc::clone(&inventory),
+            name: start.name.into(),
+            clock,
+            lead,
+            registry,
+            inventory,
             vault,
-            host_loop: Arc::clone(&host_loop),
+            host_loop,
             board: Arc::clone(&parts.board),
             cut,
-            stop: stop.clone(),
+            stop: CancellationToken::new(),
         };
-        let port = world.port(name, &clock);
-        let mut tasks: Vec<Task> = Vec::new();
-        tasks.push(Box::pin({
-            let (registry, stop) = (Arc::clone(&registry), stop.clone());
-            async move { registry.run(stop).await }
-        }));
-        tasks.push(Box::pin({
-            let (registry, stop) = (Arc::clone(&registry), stop.clone());
-            async move { inventory.run(registry, stop).await }
-        }));
-        tasks.push(Box::pin({
-            let stop = stop.clone();
-            async move { facts.run(stop).await }
-        }));
-        tasks.push(Box::pin({
-            let (lead, link, stop) = (Arc::clone(&lead), Arc::clone(&link), stop.clone());
-            async move {
-                let _ = lead::run(link, config, lead, stop).await;
-            }
-        }));
-        tasks.push(Box::pin({
-            let stop = stop.clone();
-            async move { host_loop.run(stop).await }
-        }));
-        for cluster in clusters {
-            let bell = Arc::new(Notify::new());
-            let leading = lead.subscribe();
-            let planning = Planning {
-                parts: parts.clone(),
-                cluster: *cluster,
-                world: Arc::clone(world),
-                port: Arc::clone(&port),
-                clock: Arc::clone(&clock),
-                bell: Arc::clone(&bell),
-                attention: manner.attention,
-                debounce: manner.debounce,
-            };
-            tasks.push(Box::pin(planning.run(leading)));
-            let (link, clock) = (Arc::clone(&link), Arc::clone(&clock));
-            tasks.push(Box::pin(async move {
-                loop {
-                    let _ = listen(&link, &bell).await;
-                    bell.notify_one();
-                    clock.sleep(RETRY).await;
-                }
-            }));
+        let mut tasks = process.loops(facts, Arc::clone(&link), start.lease());
+        for cluster in start.clusters {
+            tasks.extend(start.planning(&parts, &process, &link, *cluster));
         }
         Ok((process, tasks))
+    }
+
+    /// Everything that goes on in it beside its planners.
+    fn loops(&self, facts: Arc<Facts>, link: Arc<dyn Store>, config: LeaseConfig) -> Vec<Task> {
+        let stop = || self.stop.clone();
+        let (registry, inventory, beside) =
+            (Arc::clone(&self.registry), Arc::clone(&self.inventory), Arc::clone(&self.registry));
+        let (lead, host_loop) = (Arc::clone(&self.lead), Arc::clone(&self.host_loop));
+        let (one, two, three, four, five) = (stop(), stop(), stop(), stop(), stop());
+        vec![
+            Box::pin(async move { registry.run(one).await }),
+            Box::pin(async move { inventory.run(beside, two).await }),
+            Box::pin(async move { facts.run(three).await }),
+            Box::pin(async move {
+                let _ = lead::run(link, config, lead, four).await;
+            }),
+            Box::pin(async move { host_loop.run(five).await }),
+        ]
     }
 
     /// Lets it end as after SIGTERM: its tasks finish what is under way and return.

@@ -25,7 +25,7 @@ use muster_store::memory::Memory;
 
 use super::{
     What, World,
-    process::{Manner, Process, Task},
+    process::{Manner, Process, Start, Task},
 };
 
 /// Commits that the store remembers: a watcher that is further behind reads everything again.
@@ -89,6 +89,8 @@ pub struct Simulation {
     count: u64,
     places: Vec<Place>,
     manner: Manner,
+    /// By how much clocks are wrong now, as a process that starts finds them.
+    pub(super) jumps: Vec<i64>,
     /// What strikes which process now.
     pub(super) struck: Vec<(What, usize)>,
     /// Pools by their place, and the bounds that they had before somebody edited them.
@@ -117,6 +119,7 @@ impl Simulation {
             count: 0,
             places: Vec::new(),
             manner,
+            jumps: Vec::new(),
             struck: Vec::new(),
             pools: Vec::new(),
             bounds: BTreeMap::new(),
@@ -145,8 +148,16 @@ impl Simulation {
     pub async fn start(&mut self) -> Result<usize, StoreError> {
         let number = self.places.len();
         let name = format!("muster-{number}");
-        let (process, tasks) =
-            Process::start(&self.world, &self.store, &name, &self.clusters, &self.manner).await?;
+        let (process, tasks) = Process::start(&Start {
+            world: &self.world,
+            store: &self.store,
+            name: &name,
+            clusters: &self.clusters,
+            manner: &self.manner,
+            clock_off_by: self.jumps.iter().sum(),
+        })
+        .await?;
+        self.struck.extend(self.jumps.iter().map(|millis| (What::ClockJump { millis: *millis }, number)));
         self.world.say(&format!("{name} starts"));
         self.places.push(Place { process: Some(process), paused: false, waiting: Vec::new() });
         for task in tasks {

@@ -206,7 +206,15 @@ pub struct ProcessClock {
 impl ProcessClock {
     /// Clocks that are right.
     pub fn new(line: Arc<Timeline>) -> Arc<Self> {
+        Self::off_by(line, 0)
+    }
+
+    /// Clocks of a machine whose wall clock is wrong by so many milliseconds when the process starts.
+    pub fn off_by(line: Arc<Timeline>, millis: i64) -> Arc<Self> {
         let hardware = Hardware::new(line);
+        if millis != 0 {
+            hardware.change(|skew| skew.wall = skew.wall.saturating_add(millis));
+        }
         let steady = SteadyClock::new(Arc::clone(&hardware) as _);
         Arc::new(Self { hardware, steady })
     }
