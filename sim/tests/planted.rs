@@ -35,7 +35,7 @@ const BUGS: [Bug; 24] = [
     Bug("F5", "records are written without the fence", &[Pauses], 0),
     Bug("F6", "a trigger that is not known asks for less", &[Metrics], 0),
     Bug("F7", "the pool's minimum is not kept", &[Bounds], 0),
-    Bug("F8", "a drain has no end", &[Drains], 0),
+    Bug("F8", "a drain has no end", &[Drains], 3),
     Bug("F9", "pods that are told to go count as gone", &[Drains], 0),
     Bug("F10", "a cordon is taken for granted", &[Drains], 0),
     Bug("F11", "our cordon stays on a node that serves", &[Drains], 0),
@@ -102,7 +102,7 @@ fn ask_each(ask: impl Fn(&Bug) -> Option<String> + Sync) -> Vec<String> {
 }
 
 /// Bugs that show early on their days: every test run looks for these. `make chaos` looks for all of them, optimised.
-const EARLY: [&str; 2] = ["F1", "F2"];
+const EARLY: [&str; 4] = ["F1", "F2", "F6", "F10"];
 
 #[test]
 fn ops_r3_planted_bugs_are_caught_and_the_same_days_without_them_are_clean() {

@@ -71,12 +71,18 @@ impl Driver {
             .ok_or_else(|| PowerError::new(bmc, Fault::Unreachable { why: "no route to host".into() }))
     }
 
+    /// How calls of this process to a BMC are counted.
+    fn flight(&self, address: &str) -> String {
+        format!("{address} by {}", self.process)
+    }
+
     /// The way to the machine, and what may happen on it.
     async fn travel(&self, bmc: &Bmc) -> Result<String, PowerError> {
         let (address, machine) = self.target(bmc)?;
         let wait = {
             let mut state = self.world.state();
-            let flights = state.judge.in_flight.entry(address.clone()).or_default();
+            // A process that stands still has its calls under way for as long as it does.
+            let flights = state.judge.in_flight.entry(self.flight(&address)).or_default();
             *flights += 1;
             if *flights > 1 {
                 let many = *flights;
@@ -89,7 +95,7 @@ impl Driver {
                 () => one.build.latency,
             }
         };
-        let _flight = Flight { world: &self.world, address: address.clone(), since: self.world.now() };
+        let _flight = Flight { world: &self.world, address: self.flight(&address), since: self.world.now() };
         self.clock.sleep(wait).await;
         let mut state = self.world.state();
         let Some(one) = state.machines.get(&machine) else { return Ok(machine) };

@@ -43,7 +43,7 @@ pub(super) struct Judge {
     pub asked: BTreeMap<String, Asked>,
     /// Machines that somebody else switched, and when.
     pub foreign: BTreeMap<String, u64>,
-    /// Calls under way, by BMC.
+    /// Calls under way, by BMC and process.
     pub in_flight: BTreeMap<String, u32>,
     /// Refusals of an account, by BMC and access.
     pub refused: BTreeMap<String, u32>,
@@ -407,7 +407,9 @@ impl State {
         if action.interrupts() && was_on && live > 0 {
             self.violate("F9", format!("{action} of {machine} by {process} with {live} pods on it"));
         }
-        if action.interrupts() && self.protected.contains(machine) {
+        // It runs there only while its node is ready: a machine that boots has nothing on it yet.
+        let runs = self.nodes.get(machine).is_some_and(|node| node.ready == "True");
+        if action.interrupts() && runs && self.protected.contains(machine) {
             self.violate("F22", format!("{action} of {machine}, where Muster itself runs"));
         }
         let asked = self.judge.asked.entry(machine.to_owned()).or_default();
