@@ -315,7 +315,10 @@ impl State {
             let phase = self.judge.phases.get(name).copied();
             let draining = phase.is_some_and(|phase| phase.state() == muster_model::host::State::Draining);
             let serving = matches!(phase, Some(Phase::Serving));
-            if node.mark.is_some() && !draining && phase != Some(Phase::Idle) {
+            // A node whose machine has no power stays marked until it is back and serves.
+            let back = self.machines.get(name).is_some_and(|machine| machine.on);
+            let coming = phase.is_some_and(|phase| phase.state() == muster_model::host::State::PoweringOn);
+            if node.mark.is_some() && back && !draining && !coming && phase != Some(Phase::Idle) {
                 leaks.insert(name.clone(), "carries our cordon and nothing drains it");
             } else if serving && node.taints.contains_key(muster_model::observe::STARTUP_TAINT) {
                 leaks.insert(name.clone(), "serves and carries the startup taint");
