@@ -71,16 +71,7 @@ async fn until_nothing_happened(story: &Story, reason: &str) {
 /// Without a reason against it, one of the two goes.
 async fn until_it_shrinks(story: &Story) {
     story.scale(2);
-    let gone = story
-        .until("a server rests again", async || {
-            for number in [1, 2] {
-                if story.phase(number).await == "idle" {
-                    return Some(number);
-                }
-            }
-            None
-        })
-        .await;
+    let gone = story.either_in("idle").await;
     assert_eq!(story.resets(gone), ["On", "GracefulShutdown"]);
     assert_eq!(story.until_running(2).await.len(), 2);
 }

@@ -22,16 +22,7 @@ async fn pods_that_appear_during_a_drain_end_it() {
     story.deploy(5, &json!({"cpu": "1"}), &slow);
     story.until_running(5).await;
     story.scale(2);
-    let drained = story
-        .until("a drain is under way", async || {
-            for number in [1, 2] {
-                if story.phase(number).await == "evicting" {
-                    return Some(number);
-                }
-            }
-            None
-        })
-        .await;
+    let drained = story.either_in("evicting").await;
     story.scale(8);
     story.until_running(8).await;
     assert_eq!((story.resets(1), story.resets(2)), (vec!["On".to_owned()], vec!["On".to_owned()]));

@@ -160,16 +160,7 @@ async fn ops_f10_pods_without_a_place_end_a_drain_that_nobody_plans_for() {
     story.deploy(5, &json!({"cpu": "1"}), &slow);
     story.until_running(5).await;
     story.scale(2);
-    let drained = story
-        .until("a drain is under way", async || {
-            for number in [1, 2] {
-                if story.phase(number).await == "evicting" {
-                    return Some(number);
-                }
-            }
-            None
-        })
-        .await;
+    let drained = story.either_in("evicting").await;
     story.muster(&["disable", "cluster", "stranded"]);
     // More than the other node holds, and made after the drain began.
     story.scale(8);

@@ -488,6 +488,19 @@ impl Story {
         self.host(number).await["status"]["phase"].as_str().unwrap_or_default().to_owned()
     }
 
+    /// Waits until one of the first two servers is in a phase, and says which.
+    pub(crate) async fn either_in(&self, phase: &str) -> usize {
+        self.until(&format!("a server is {phase}"), async || {
+            for number in [1, 2] {
+                if self.phase(number).await == phase {
+                    return Some(number);
+                }
+            }
+            None
+        })
+        .await
+    }
+
     /// Waits until something is so.
     pub(crate) async fn until<T>(&self, what: &str, mut check: impl AsyncFnMut() -> Option<T>) -> T {
         let began = Instant::now();
