@@ -2,7 +2,7 @@
 
 use muster_model::{
     Cluster, NodePool, Timestamp,
-    cluster::{ClusterSpec, Networking},
+    cluster::{ClusterSpec, Drain, Networking},
     host::BareMetalNodeSpec,
     pool::{Autoscaling, Management, PoolContext, PoolSpec, Template},
     resource::{ResourceKind, defaults, shape},
@@ -47,6 +47,7 @@ fn whole_pool() -> NodePool {
             "nodeDrainTimeout": "10m", "autoRepair": true,
         },
         "mode": "active",
+        "drain": { "barePods": "evict", "localStorage": "evict", "systemPods": "keep", "minReplicas": 2 },
         "release": { "image": "i", "version": "1.30", "channelGroup": "stable" },
     }))
 }
@@ -149,6 +150,7 @@ fn the_examples_say_everything() {
         infra_id,
         platform: _,
         mode,
+        drain,
         release,
         networking,
         dns,
@@ -159,6 +161,10 @@ fn the_examples_say_everything() {
         infra_id.is_some() && mode.is_some() && release.is_some() && dns.is_some() && issuer_url.is_some()
     );
     assert!(service_account_signing_key.is_some());
+    let Drain { bare_pods, local_storage, system_pods, min_replicas } = drain.unwrap();
+    assert!(
+        bare_pods.is_some() && local_storage.is_some() && system_pods.is_some() && min_replicas.is_some()
+    );
     let Networking { cluster_network, service_network, pod_cidr, service_cidr } = networking.unwrap();
     assert!(
         cluster_network.is_some()
