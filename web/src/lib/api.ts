@@ -50,6 +50,10 @@ export function identity(): string {
   return (sum >>> 0).toString(36);
 }
 
+let refused = () => {};
+/** Tells when the server no longer knows who is asking: a token that has run out, or was taken back. */
+export const whenRefused = (tell: () => void) => (refused = tell);
+
 type Options = { method?: string; body?: unknown; ifMatch?: string | null; key?: string; signal?: AbortSignal; merge?: boolean };
 
 export async function call<T>(path: string, options: Options = {}): Promise<Answer<T>> {
@@ -72,6 +76,7 @@ export async function call<T>(path: string, options: Options = {}): Promise<Answ
   }
   time.note(response.headers.get('X-Muster-Time'));
   const text = await response.text();
+  if (response.status === 401) refused();
   if (!response.ok) throw problem(response, text);
   let body: T;
   try {
