@@ -20,7 +20,7 @@ test('objects are taken apart and lists are tables', () => {
   const one = (name: string, value: string, origin = 'default', help = 'address and port') => ({ name, value, origin, help });
   const { groups, lists } = arrange([
     one('listen', '127.0.0.1:1', 'flag --listen'),
-    one('auth.bindings', '[{"user":"ann@example.com","project":"lab","role":"admin"},{"group":"ops","project":"*","role":"viewer"}]'),
+    one('auth.bindings', '[{"user":"ann@example.com","project":"lab","role":"admin"},{"group":"ops","role":"viewer"}]'),
     one('auth.proxies', '[]'),
     one('hosts.currency', 'EUR'),
     one('hosts.energyPriceMicros', '280000', '/baremetal/global/config'),
@@ -35,7 +35,7 @@ test('objects are taken apart and lists are tables', () => {
   expect(value('hosts.policy.quarantineAfter')).toBe('3 failures in a day');
   expect(value('hosts.deadlines.bootDeadline')).toBe('40 min');
   expect(rows.every((row) => !/[{}]/.test(row.value))).toBe(true);
-  expect(lists).toEqual([{ name: 'auth.bindings', title: 'Who may do what', origin: 'default', columns: ['user', 'project', 'role', 'group'], rows: [['ann@example.com', 'lab', 'admin', '–'], ['–', '*', 'viewer', 'ops']] }]);
+  expect(lists).toEqual([{ name: 'auth.bindings', title: 'Who may do what', origin: 'default', columns: ['user', 'group', 'project', 'role'], rows: [['ann@example.com', '–', 'lab', 'admin'], ['–', 'ops', 'all', 'viewer']] }]);
 });
 
 test('what cannot be read is shown as it is', () => {

@@ -29,6 +29,9 @@ const WORDS: Record<string, Record<string, string>> = {
   onNodeDeleted: { wait: 'wait for it to register again', 'stand-down': 'shut the machine down' },
   freeze: { none: 'no', frozen: 'yes: nothing acts', 'all-on': 'yes: everything is woken' },
 };
+const TITLES: Record<string, string> = {
+  store: 'Where records are kept', 'auth.mode': 'How people prove who they are', 'log.level': 'How much is logged', 'log.format': 'Form of the log', 'bmc.allow': 'Addresses that BMCs may have',
+};
 const LISTS: Record<string, string> = { 'auth.bindings': 'Who may do what', 'auth.tokens': 'Tokens' };
 /** Values that mean something else than their number. */
 const ZERO: Record<string, string> = { 'limits.requests-per-second': 'no limit', 'audit.keep-files': 'all' };
@@ -100,12 +103,12 @@ export function arrange(settings: Setting[]): { groups: Group[]; lists: List[] }
         (part === 'policy' ? policy : deadlines)?.push(row);
       }
     } else if (Array.isArray(inside) && inside.some((one) => typeof one === 'object' && one !== null)) {
-      const columns = [...new Set(inside.flatMap((one) => Object.keys(one as object)))];
-      lists.push({ name, title: LISTS[name] ?? capital(help ?? spaced(name)), origin, columns, rows: inside.map((one) => columns.map((key) => plain((one as Record<string, unknown>)[key]) || '–')) });
+      const columns = [...new Set(['user', 'group', ...inside.flatMap((one) => Object.keys(one as object))])].filter((key) => inside.some((one) => key in (one as object)));
+      lists.push({ name, title: LISTS[name] ?? capital(help ?? spaced(name)), origin, columns, rows: inside.map((one) => columns.map((key) => plain((one as Record<string, unknown>)[key]) || (key === 'project' ? 'all' : '–'))) });
     } else if (name.startsWith('hosts.') && HOSTS[name.slice('hosts.'.length)]) {
       hosts?.push({ name, title: HOSTS[name.slice('hosts.'.length)] ?? name, value: say(name, value, currency), origin, set });
     } else {
-      server?.push({ name, title: capital(help || spaced(name)), value: say(name, value, currency), origin, set });
+      server?.push({ name, title: TITLES[name] ?? capital(help || spaced(name)), value: say(name, value, currency), origin, set });
     }
   }
   const groups = [

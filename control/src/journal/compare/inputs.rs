@@ -201,16 +201,16 @@ fn offerings(was: &Pool, from: &Snapshot, is: &Pool, to: &Snapshot) -> Vec<Chang
 fn pools(from: &Snapshot, to: &Snapshot) -> Vec<Change> {
     let asks = |pool: &Pool| match pool.demand.trigger {
         None => "none",
-        Some(Trigger::Up) => "to grow",
-        Some(Trigger::Down) => "to shrink",
-        Some(Trigger::Idle) => "nothing",
+        Some(Trigger::Up) => "grow",
+        Some(Trigger::Down) => "shrink",
+        Some(Trigger::Idle) => "idle",
     };
     let above = |pool: &Pool| rules::yes(pool.demand.high_since.is_some());
     let mut all = Vec::new();
     for pool in &to.pools {
         let Some(was) = from.pool(&pool.name) else { continue };
         if asks(was) != asks(pool) {
-            let change = Change::new(Subject::Pools, "what the triggers ask for", asks(was), asks(pool));
+            let change = Change::new(Subject::Pools, "trigger", asks(was), asks(pool));
             all.push(change.of(&pool.name));
         }
         if above(was) != above(pool) {

@@ -194,6 +194,6 @@ pub(super) fn under(world: &Snapshot, rules: &Snapshot) -> Option<Snapshot> {
     }
     mixed.limits = rules.limits.clone();
     mixed.drain = rules.drain;
-    mixed.holds = rules.holds.clone();
+    mixed.holds.clone_from(&rules.holds);
     Some(mixed)
 }

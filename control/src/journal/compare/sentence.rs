@@ -8,6 +8,8 @@ use super::{Blame, Change, Comparison, Side, Subject, counted};
 
 /// Parts that a sentence names of what was done, and of what made it so.
 const MOST_PARTS: usize = 2;
+/// Weight from which a difference is worth naming beside another.
+const TELLING: i32 = 20;
 
 pub(super) fn of(comparison: &Comparison, from: Side<'_>, to: Side<'_>) -> String {
     if comparison.from.id == comparison.to.id {
@@ -23,8 +25,11 @@ pub(super) fn of(comparison: &Comparison, from: Side<'_>, to: Side<'_>) -> Strin
         } else {
             let told = causes(comparison);
             let more = inputs.saturating_sub(told.len());
-            let more =
-                if more > 0 { format!(", and {} more", counted(more, "difference")) } else { String::new() };
+            let more = if more > 0 {
+                format!(", and {} as well", counted(more, "more difference"))
+            } else {
+                String::new()
+            };
             format!("They did the same, although {}{more}.", joined(&told))
         };
     }
@@ -112,7 +117,7 @@ fn effects(comparison: &Comparison) -> Vec<String> {
     let more = parts.len().saturating_sub(MOST_PARTS);
     parts.truncate(MOST_PARTS);
     if more > 0 {
-        parts.push(format!("{} more", counted(more, "difference")));
+        parts.push(counted(more, "more difference"));
     }
     parts
 }
@@ -169,7 +174,9 @@ fn causes(comparison: &Comparison) -> Vec<String> {
     };
     let mut ranked: Vec<&Change> = comparison.inputs.iter().filter(|change| weight(change) > 0).collect();
     ranked.sort_by_key(|change| -weight(change));
-    ranked.into_iter().take(MOST_PARTS).map(clause).collect()
+    // What hardly ever decides is named only where there is nothing else.
+    let telling = ranked.iter().filter(|change| weight(change) >= TELLING).count().max(1);
+    ranked.into_iter().take(telling.min(MOST_PARTS)).map(clause).collect()
 }
 
 /// `the ` before a name that is one thing's and no sentence of its own.

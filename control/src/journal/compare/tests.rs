@@ -284,7 +284,7 @@ fn every_kind_of_input_has_its_row() {
     check(|world| world.pools[0].demand.scale_down_percent = Some(40), "pools: low mark of web none → 40 %");
     check(
         |world| world.pools[0].demand.trigger = Some(muster_engine::snapshot::Trigger::Up),
-        "pools: what the triggers ask for of web none → to grow",
+        "pools: trigger of web none → grow",
     );
     check(|world| world.pools.clear(), "pools: pool of web there → none");
     check(|world| world.hosts[0].state = HostState::Failed, "hosts: hosts failed in web 0 → 1");
@@ -301,7 +301,7 @@ fn every_kind_of_input_has_its_row() {
     );
     check(
         |world| {
-            world.gaps.push(Gap { scope: Scope::Pool("web".into()), why: "the trigger is silent".into() })
+            world.gaps.push(Gap { scope: Scope::Pool("web".into()), why: "the trigger is silent".into() });
         },
         "gaps: not known of pool web none → the trigger is silent",
     );
@@ -312,7 +312,10 @@ fn every_kind_of_input_has_its_row() {
     // What has no row of its own is not passed over.
     check(
         |world| {
-            world.cluster.namespaces.push(serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap())
+            world
+                .cluster
+                .namespaces
+                .push(serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap());
         },
         "other: other properties of objects as they were → changed",
     );
