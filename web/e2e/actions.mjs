@@ -254,6 +254,7 @@ export async function actions(world) {
 
   await check('settings read as people say them: no JSON, no millionths, each with the name it is set by', async () => {
     await lab.call('PUT', '/api/v1/inventory/config', { energyPriceMicros: 280_000, currency: 'EUR' });
+    await until('the price is in force', async () => (await lab.get('/api/v1/settings')).settings.some((one) => one.name === 'hosts.energyPriceMicros'));
     await window.to('/settings');
     await page.getByText('EUR 0.28 per kWh').waitFor(DONE);
     for (const details of await page.locator('main details').all()) await details.evaluate((one) => (one.open = true));
@@ -263,6 +264,20 @@ export async function actions(world) {
     await page.getByText('hosts.policy.quarantineAfter').waitFor();
     await page.getByText('3 failures in a day').waitFor();
     await shot(page, 'settings-all', { fullPage: true });
+  });
+
+  await check('addresses and questions that make no sense are answered in words', async () => {
+    window.seen.noise = /Failed to load resource/;
+    for (const [where, words] of [
+      ['/hosts/%E0%A4%A', /not found/i], ['/hosts/nobody', /not found/i], ['/nowhere', /no such page/i], ['/pools/abc', /is not a UUID/],
+      ['/what-if?ask=add&count=0', /found 0, allowed: 1 to/], ['/what-if?ask=add&cpu=lots', /cpu is "lots", which is not an amount/],
+      ['/decisions?since=yesterday', /found "yesterday"; write it like/], [`/decisions/compare?a=${MARKUP}&b=x`, /ids look like/],
+    ]) {
+      await window.to(where);
+      await page.locator('main').getByText(words).first().waitFor(DONE);
+      assert.ok((await page.locator('main [role="alert"]').count()) <= 1, `${where}: said once`);
+    }
+    window.seen.noise = /^$/;
   });
 
   await check('what-if answers and changes nothing', async () => {

@@ -106,10 +106,14 @@ function problem(response: Response, text: string): Problem {
   return new Problem(response.status, 'ERROR', `The server answered ${response.status} without a reason.`, id(response));
 }
 
-const line = (detail: unknown): string =>
-  typeof detail === 'object' && detail !== null && 'path' in detail
-    ? `${(detail as { path: string }).path ? `${(detail as { path: string }).path}: ` : ''}${(detail as { problem?: string }).problem ?? ''}`
-    : String(detail);
+/** `add.count: is out of range, found 0, allowed: 1 to 10000`, with whatever of it the server said. */
+export function line(detail: unknown): string {
+  if (typeof detail !== 'object' || detail === null || !('path' in detail)) return String(detail);
+  const { path, problem = '', found, allowed, hint } = detail as { path: string; problem?: string; found?: unknown; allowed?: unknown; hint?: unknown };
+  const said = (value: unknown) => (typeof value === 'string' ? value : JSON.stringify(value));
+  const parts = [found === undefined ? '' : `, found ${said(found)}`, allowed === undefined ? '' : `, allowed: ${said(allowed)}`, hint === undefined ? '' : `; ${said(hint)}`];
+  return `${path ? `${path}: ` : ''}${problem}${parts.join('')}`;
+}
 
 /** One per intended action: repeating a click repeats the key, and the server does it once. */
 export const newKey = () => crypto.randomUUID();

@@ -134,8 +134,11 @@ fn recorded(comparison: &Comparison, to: Side<'_>) -> String {
 
 /// What made it so: rows about the pools that differ first, and of those what decides most often.
 fn causes(comparison: &Comparison) -> Vec<String> {
+    // A size follows from what is called up and stood down, and from the world.
+    let acting =
+        |change: &&Change| matches!(change.subject, Subject::Growth | Subject::Removal | Subject::Refusal);
     let pools: BTreeSet<&str> =
-        comparison.outcome.iter().filter_map(|change| change.pool.as_deref()).collect();
+        comparison.outcome.iter().filter(acting).filter_map(|change| change.pool.as_deref()).collect();
     let acts = |subject: Subject| comparison.outcome.iter().any(|change| change.subject == subject);
     let grows = acts(Subject::Growth) || acts(Subject::Refusal);
     let weight = |change: &Change| -> i32 {
@@ -159,6 +162,7 @@ fn causes(comparison: &Comparison) -> Vec<String> {
             Subject::Holds => 45,
             Subject::Limits => 35,
             Subject::Gaps => 30,
+            Subject::Nodes if change.name == "nodes unneeded" && acts(Subject::Removal) => 45,
             Subject::Nodes => 25,
             Subject::Hosts => 20,
             Subject::Prices => 10,
@@ -205,6 +209,10 @@ fn clause(change: &Change) -> String {
         (Subject::Holds, why, "none") => format!("the {} ended ({why})", change.name),
         (Subject::Gaps, "none", why) => format!("something of {} is not known ({why})", unknown(change)),
         (Subject::Gaps, why, "none") => format!("what was not known of {} is known ({why})", unknown(change)),
+        (Subject::Pools, _, now @ ("yes" | "no")) if change.name == "above its high mark" => {
+            let is = if now == "yes" { "is" } else { "is no longer" };
+            format!("{} {is} above its high mark", change.pool.as_deref().unwrap_or_default())
+        }
         (Subject::Other, ..) => format!("{} changed: {}", change.name, change.details.join(", ")),
         (_, from, to) if from == to => format!("{title} are others"),
         (_, from, to) => format!("{title} went from {from} to {to}"),
