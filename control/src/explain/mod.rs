@@ -191,10 +191,13 @@ impl Explain {
     /// A decision by its id, among the given clusters.
     pub async fn find(&self, id: &str, clusters: &[ClusterId]) -> Result<Option<Decision>, JournalError> {
         let Some((stem, number)) = DecisionId::parse(id) else { return Ok(None) };
-        for cluster in
-            clusters.iter().filter(|cluster| DecisionId::stem(**cluster).eq_ignore_ascii_case(stem))
-        {
-            if let Some(decision) = self.journal.read(*cluster, number).await? {
+        for cluster in clusters.iter().filter(|cluster| DecisionId::may_begin(stem, **cluster)) {
+            let found = self.journal.read(*cluster, number).await?;
+            let named = |decision: &Decision| {
+                let own = DecisionId::parse(decision.id.as_str());
+                own.is_some_and(|(own, _)| own.eq_ignore_ascii_case(stem))
+            };
+            if let Some(decision) = found.filter(named) {
                 return Ok(Some(decision));
             }
         }
