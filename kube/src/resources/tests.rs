@@ -47,7 +47,6 @@ fn whole_pool() -> NodePool {
             "nodeDrainTimeout": "10m", "autoRepair": true,
         },
         "mode": "active",
-        "drain": { "barePods": "evict", "localStorage": "evict", "systemPods": "keep", "minReplicas": 2 },
         "release": { "image": "i", "version": "1.30", "channelGroup": "stable" },
     }))
 }
@@ -63,6 +62,7 @@ fn pool(spec: Value) -> NodePool {
 fn whole_cluster() -> Cluster {
     cluster(json!({
         "infraID": "lab-1", "platform": { "type": "gcp", "gcp": { "region": "us-central1" } }, "mode": "active",
+        "drain": { "barePods": "evict", "localStorage": "evict", "systemPods": "keep", "minReplicas": 2 },
         "release": { "version": "1.30" },
         "networking": {
             "clusterNetwork": [{ "cidr": "10.128.0.0/14", "hostPrefix": 23 }], "serviceNetwork": ["172.30.0.0/16"],
