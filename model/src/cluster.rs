@@ -66,7 +66,7 @@ pub struct ClusterSpec {
 
 choice! {
     /// What becomes of pods of a kind when their node could go.
-    pub enum Keep("what becomes of them") {
+    pub enum Keep("a rule for such pods") {
         /// They keep their node.
         Keep = "keep",
         /// They are evicted like others.
