@@ -53,10 +53,65 @@ fn decisions_are_listed_described_replayed_and_explained() {
     assert_eq!((status, &replay["same"]), (200, &Value::Bool(true)), "{body}");
     let (status, body) = server.http("GET", &format!("/api/v1/decisions/{id}/compare?with={id}"), None, "");
     assert_eq!(status, 200, "{body}");
-    assert!(body.contains("0 changes of the world and 0 of the plan"), "{body}");
+    assert!(body.contains("nothing differs") && body.contains("\"same\":true"), "{body}");
     // Everything that explain prints is also JSON.
     let answer = server.json(&["explain", "decision", id]);
     assert_eq!(answer["decision"]["id"], id);
+}
+
+/// Issue 7: two decisions side by side, over the API and on the command line.
+#[test]
+fn two_decisions_are_compared_and_what_cannot_be_is_refused_in_a_sentence() {
+    let (server, first) = lab();
+    let first = first["id"].as_str().expect("an id").to_owned();
+    // Another pool that cannot be planned: another decision.
+    server.run(&["create", "pool", "db", "--cluster", "lab", "--platform", "baremetal", "--count", "1"]).ok();
+    let second = eventually("a second decision", || {
+        let list = server.json(&["get", "decisions"]);
+        let newest = list["items"].as_array()?.first()?.clone();
+        (newest["id"] != *first).then(|| newest["id"].as_str().map(str::to_owned))?
+    });
+    let text = server.run(&["compare", "decisions", &first, &second]).ok();
+    assert!(
+        text.starts_with("Pool db cannot be planned (TemplateIncomplete), because pool db is new.\n"),
+        "{text}"
+    );
+    assert!(text.contains("looked at (") && text.contains("pool of db") && text.contains("did ("), "{text}");
+    let answer = server.json(&["compare", "decisions", &first, &second]);
+    assert_eq!((&answer["from"]["id"], &answer["to"]["id"]), (&first.clone().into(), &second.clone().into()));
+    assert!(
+        answer["inputs"].as_array().is_some_and(|rows| rows.iter().any(|row| row["rule"] == true)),
+        "{answer}"
+    );
+    let before = server.json(&["compare", "decision", &second]);
+    assert_eq!(before["to"]["id"], second, "the one before is compared with it");
+    let same = server.run(&["compare", "decision", &first, &first]).ok();
+    assert!(same.starts_with("Both are decision") && same.contains("nothing differs"), "{same}");
+    // What cannot be compared says which one, and why.
+    let stem = first.split('-').next().expect("a stem");
+    let unknown = format!("{stem}-999999");
+    server
+        .run(&["compare", "decisions", &first, &unknown])
+        .failed(3, &format!("there is no decision {unknown}"));
+    server.run(&["compare", "decisions", &first, "yesterday"]).failed(1, "ids look like");
+    server.run(&["compare", "decisions", &first, "a/b"]).failed(2, "a/b");
+    let oldest = format!("{stem}-1");
+    server.run(&["compare", "decision", &oldest]).failed(1, "is the first of its cluster");
+    server
+        .run(&["compare", "decision", &first, &second, "--as-email", "other@example.com"])
+        .failed(3, &first);
+    // Two clusters have nothing in common.
+    server.run(&["create", "cluster", "other", "--platform", "baremetal"]).ok();
+    server
+        .run(&["create", "pool", "cache", "--cluster", "other", "--platform", "baremetal", "--count", "1"])
+        .ok();
+    let elsewhere = eventually("a decision of the other cluster", || {
+        let list = server.json(&["get", "decisions", "--cluster", "other"]);
+        list["items"].as_array()?.first()?["id"].as_str().map(str::to_owned)
+    });
+    server
+        .run(&["compare", "decisions", &first, &elsewhere])
+        .failed(1, "only two of one cluster can be compared");
 }
 
 #[test]

@@ -1,8 +1,11 @@
 // What people do: scale, hold, choose many, search, walk by keys, go back, keep two tabs open, sign in.
 
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
 import { findings, open, settled, shot } from './browser.mjs';
-import { ANN, MARKUP, until } from './lab.mjs';
+import { ANN, MARKUP, muster, until } from './lab.mjs';
 
+const run = promisify(execFile);
 const DONE = { timeout: 90_000 };
 
 export async function actions(world) {
@@ -204,6 +207,80 @@ export async function actions(world) {
     }
   });
 
+  await check('two decisions are chosen by keys and compared; page, API and command line say the same', async () => {
+    await window.to('/decisions?all=1');
+    await settled(page);
+    const [first, last] = [lab.decisions[0], lab.decisions.at(-1)];
+    for (const id of [last, first]) {
+      await page.getByRole('checkbox', { name: `Compare decision ${id}` }).focus();
+      await page.keyboard.press(' ');
+    }
+    await page.waitForURL(`**/decisions?all=1&a=${last}&b=${first}`);
+    await shot(page, 'decisions-chosen');
+    await page.getByRole('status').getByRole('link', { name: 'Compare', exact: true }).focus();
+    await page.keyboard.press('Enter');
+    await page.waitForURL(`**/decisions/compare?a=${first}&b=${last}`);
+    const said = await lab.get(`/api/v1/decisions/${first}/compare?with=${last}`);
+    await page.getByText(said.summary, { exact: true }).waitFor(DONE);
+    const line = JSON.parse((await run(muster, ['compare', 'decisions', first, last, '-o', 'json', '--server', base, '--as-email', ANN])).stdout);
+    assert.deepEqual([line.summary, line.inputs, line.outcome], [said.summary, said.inputs, said.outcome]);
+    assert.ok(said.inputs.length > 0, 'something differs');
+    const shown = await page.locator('main').innerText();
+    for (const row of [...said.inputs, ...said.outcome]) assert.ok(shown.includes(row.name) && shown.includes(row.to), `${row.name} ${row.to}`);
+    await page.goBack();
+    await page.getByRole('checkbox', { name: `Compare decision ${first}` }).waitFor();
+    assert.equal(await page.getByRole('checkbox', { name: `Compare decision ${first}` }).isChecked(), true, 'the choice is in the URL');
+    await window.to(`/decisions/compare?a=${first}&b=${first}`);
+    await page.getByText(/nothing differs/i).waitFor(DONE);
+    // What cannot be compared says which one, and why.
+    window.seen.noise = /Failed to load resource/;
+    for (const [b, words] of [['yesterday', /ids look like/], [`${first.split('-')[0]}-999999`, /there is no decision .*-999999/]]) {
+      await page.getByLabel('To decision').fill(b);
+      await page.keyboard.press('Enter');
+      await page.getByRole('alert').getByText(words).first().waitFor(DONE);
+    }
+    window.seen.noise = /^$/;
+  });
+
+  await check('on a narrow screen decisions still say why, and nothing of a row is cut off', async () => {
+    await page.setViewportSize({ width: 360, height: 780 });
+    await window.to('/decisions?all=1');
+    await settled(page);
+    const why = page.locator('.say .under').first();
+    assert.equal(await why.isVisible(), true, 'the cause is under the decision');
+    const right = await page.locator('td.outcome').first().evaluate((cell) => cell.getBoundingClientRect().right - innerWidth);
+    assert.ok(right <= 0, `the outcome is ${right} px outside`);
+    await page.setViewportSize({ width: 1280, height: 860 });
+  });
+
+  await check('settings read as people say them: no JSON, no millionths, each with the name it is set by', async () => {
+    await lab.call('PUT', '/api/v1/inventory/config', { energyPriceMicros: 280_000, currency: 'EUR' });
+    await until('the price is in force', async () => (await lab.get('/api/v1/settings')).settings.some((one) => one.name === 'hosts.energyPriceMicros'));
+    await window.to('/settings');
+    await page.getByText('EUR 0.28 per kWh').waitFor(DONE);
+    for (const details of await page.locator('main details').all()) await details.evaluate((one) => (one.open = true));
+    const values = await page.locator('td.value').allInnerTexts();
+    assert.ok(values.length > 40, `${values.length} settings`);
+    assert.deepEqual(values.filter((text) => /[{}"\[\]]|^\d{4,}$/.test(text)), []);
+    await page.getByText('hosts.policy.quarantineAfter').waitFor();
+    await page.getByText('3 failures in a day').waitFor();
+    await shot(page, 'settings-all', { fullPage: true });
+  });
+
+  await check('addresses and questions that make no sense are answered in words', async () => {
+    window.seen.noise = /Failed to load resource/;
+    for (const [where, words] of [
+      ['/hosts/%E0%A4%A', /not found/i], ['/hosts/nobody', /not found/i], ['/nowhere', /no such page/i], ['/pools/abc', /is not a UUID/],
+      ['/what-if?ask=add&count=0', /found 0, allowed: 1 to/], ['/what-if?ask=add&cpu=lots', /cpu is "lots", which is not an amount/],
+      ['/decisions?since=yesterday', /found "yesterday"; write it like/], [`/decisions/compare?a=${MARKUP}&b=x`, /ids look like/],
+    ]) {
+      await window.to(where);
+      await page.locator('main').getByText(words).first().waitFor(DONE);
+      assert.ok((await page.locator('main [role="alert"]').count()) <= 1, `${where}: said once`);
+    }
+    window.seen.noise = /^$/;
+  });
+
   await check('what-if answers and changes nothing', async () => {
     const before = (await pool('gpu')).resource_version;
     await window.to('/what-if?ask=fail&what=rack&name=a1');
@@ -220,7 +297,7 @@ export async function actions(world) {
 
   await check('400 % zoom at 1280: nothing has to be scrolled sideways', async () => {
     await page.setViewportSize({ width: 320, height: 600 });
-    for (const where of ['/', '/pools', '/racks', '/pending', '/energy', '/what-if']) {
+    for (const where of ['/', '/pools', '/racks', '/pending', '/decisions', `/decisions/compare?a=${lab.decisions[0]}&b=${lab.decisions.at(-1)}`, '/energy', '/what-if', '/settings']) {
       await window.to(where);
       await settled(page);
       assert.ok((await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)) <= 0, where);

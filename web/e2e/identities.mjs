@@ -70,6 +70,45 @@ async function roles({ assert }, browser, base, name, { admin, viewer }) {
   return window;
 }
 
+/** The server forgives clocks that differ by a minute: a token lives that much longer than it says. */
+const FORGIVEN = 60;
+
+/** A token runs out under an open page with something typed: the page says so, keeps it, and goes on after signing in. */
+async function runsOut({ assert }, window, token, base) {
+  const { page } = window;
+  const short = token(12 - FORGIVEN);
+  await page.evaluate((text) => sessionStorage.setItem('muster.token', text), short);
+  await window.to('/pools?q=bur&sort=name');
+  await page.evaluate(() => (globalThis.stays = true));
+  await page.getByRole('row').filter({ hasText: 'burst' }).getByRole('button', { name: 'Scale' }).click();
+  const scale = page.getByRole('dialog').filter({ hasText: 'Scale burst' });
+  await scale.getByLabel('Nodes').fill('5');
+  // Nobody clicks: the page finds out by itself.
+  const again = page.getByRole('dialog').filter({ hasText: 'Sign in again' });
+  await again.getByText('your sign-in has run out').waitFor({ timeout: 120_000 });
+  await page.locator('.banner').getByText('Your sign-in has run out').waitFor();
+  assert.equal((await fetch(`${base}/api/v1/me`, { headers: { Authorization: `Bearer ${short}` } })).status, 401);
+  await shot(page, 'sign-in-again');
+  assert.deepEqual(await findings(page), [], 'axe');
+  // What does not help says so, and asks on.
+  await again.getByLabel('Token').fill('made-up');
+  await again.getByRole('button', { name: 'Sign in', exact: true }).click();
+  await again.locator('.bad').waitFor();
+  assert.equal(await scale.getByLabel('Nodes').inputValue(), '5');
+  await again.getByLabel('Token').fill(token(3600));
+  await again.getByRole('button', { name: 'Sign in', exact: true }).click();
+  await again.waitFor({ state: 'detached' });
+  await page.locator('.banner.stale').waitFor({ state: 'detached' });
+  assert.equal(await page.evaluate(() => globalThis.stays), true, 'without a reload');
+  assert.ok(page.url().endsWith('/pools?q=bur&sort=name'), page.url());
+  assert.equal(await scale.getByLabel('Nodes').inputValue(), '5', 'what was typed is still there');
+  await scale.getByRole('button', { name: 'Scale', exact: true }).click();
+  await scale.waitFor({ state: 'detached' });
+  await page.getByRole('row').filter({ hasText: 'burst' }).getByRole('cell').nth(3).getByText('5', { exact: true }).waitFor();
+  await page.locator('.dot').getByText(/^live/).waitFor();
+  assert.deepEqual(window.seen.errors, []);
+}
+
 export async function identities(world) {
   const { browser, check, assert } = world;
   const directory = mkdtempSync(path.join(os.tmpdir(), 'muster-sign-in-'));
@@ -108,6 +147,7 @@ export async function identities(world) {
       await give(window.page, token(OLGA, 3600));
       await window.page.getByRole('link', { name: 'burst' }).waitFor();
       assert.ok(window.page.url().endsWith('/pools?q=bur'), window.page.url());
+      await runsOut(world, window, (seconds) => token(OLGA, seconds), server.base);
       await window.context.close();
       await server.stop();
       issuer.close();

@@ -3,7 +3,7 @@
 import { findings, open, settled, shot } from './browser.mjs';
 import { ANN, BOB } from './lab.mjs';
 
-const WIDTHS = [375, 768, 1280, 1920];
+const WIDTHS = [360, 700, 1280, 1920];
 /** Answers that a test makes itself; everything else comes from the real server. */
 const envelope = (status, code, message, details) => ({ status, contentType: 'application/json', headers: { 'X-Request-Id': 'req-of-the-test' }, body: JSON.stringify({ error: { code, message, details, request_id: 'req-of-the-test' } }) });
 const LIVES = /\/api\/v1\/(stream|me|sign-in)/;
@@ -33,7 +33,7 @@ export async function matrix(world) {
       for (const scheme of ['light', 'dark']) {
         await data.page.emulateMedia({ colorScheme: scheme, reducedMotion: 'reduce' });
         for (const width of WIDTHS) {
-          await data.page.setViewportSize({ width, height: width === 375 ? 812 : 900 });
+          await data.page.setViewportSize({ width, height: width === 360 ? 812 : 900 });
           assert.ok((await wide(data.page)) <= 0, `${width} px: the page is ${await wide(data.page)} px too wide`);
           await shot(data.page, `${name}-${scheme}-${width}`);
         }
@@ -47,7 +47,7 @@ export async function matrix(world) {
   await data.context.close();
 
   const empty = await open(browser, base, { as: BOB });
-  for (const [name, where] of pages.filter(([name]) => !['pool', 'host', 'decision'].includes(name))) {
+  for (const [name, where] of pages.filter(([name]) => !['pool', 'host', 'decision', 'compare'].includes(name))) {
     await check(`empty ${name}`, async () => {
       await empty.to(where);
       await settled(empty.page);
@@ -60,7 +60,7 @@ export async function matrix(world) {
       empty.seen.errors.length = 0;
     });
   }
-  for (const [name, where] of pages.filter(([name]) => ['pool', 'host', 'decision'].includes(name))) {
+  for (const [name, where] of pages.filter(([name]) => ['pool', 'host', 'decision', 'compare'].includes(name))) {
     await check(`empty ${name}: what is not there is said to be not there`, async () => {
       empty.seen.noise = NOTED;
       await empty.to(where);

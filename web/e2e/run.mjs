@@ -49,6 +49,11 @@ async function pagesOf(lab) {
   });
   await until('history', async () => (await lab.get('/api/v1/history?series=watts')).series[0]?.points.length >= 3);
   const decision = (await lab.get('/api/v1/decisions?limit=1&actions_only=true')).decisions[0].id;
+  const made = await until('two decisions', async () => {
+    const { decisions } = await lab.get(`/api/v1/decisions?limit=20&cluster_id=${lab.cluster}`);
+    return decisions.length >= 2 && decisions.map((one) => one.id).reverse();
+  });
+  lab.decisions = made;
   return [
     ['overview', '/'],
     ['pools', '/pools'],
@@ -58,6 +63,7 @@ async function pagesOf(lab) {
     ['pending', '/pending'],
     ['decisions', '/decisions'],
     ['decision', `/decisions/${decision}`],
+    ['compare', `/decisions/compare?a=${made[0]}&b=${made.at(-1)}`],
     ['what-if', '/what-if?ask=bounds&pool=gpu&min=0&max=4'],
     ['energy', '/energy'],
     ['settings', '/settings'],

@@ -6,7 +6,8 @@ use std::{
 };
 
 use muster_engine::{
-    explain::{Code, Explainer, Fix, PatchKind, PodAnswer, say, text},
+    Snapshot,
+    explain::{Code, Explainer, Fix, PatchKind, PodAnswer, Scene, say, text},
     fit::requests,
 };
 use muster_model::{
@@ -79,13 +80,34 @@ pub struct Remedy {
     pub patch: Value,
     pub kind: PatchKind,
     pub helps: u32,
+    /// Whose template makes the pod, like `deployment/web`: a pod that exists takes no such change itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub template_of: Option<String>,
 }
 
-impl From<Fix> for Remedy {
-    fn from(fix: Fix) -> Self {
+impl Remedy {
+    fn new(fix: Fix, template_of: Option<&String>) -> Self {
         let Fix { object, field, text, patch, kind, helps } = fix;
-        Self { object, field, text, patch, kind, helps }
+        let template_of = template_of.filter(|_| object.starts_with("pods/")).cloned();
+        Self { object, field, text, patch, kind, helps, template_of }
     }
+}
+
+/// Whose template has to be changed to change a pod; none for a pod that nobody makes again, or whose template cannot be
+/// changed, as a Job's.
+fn template_of(pod: &Pod, snapshot: &Snapshot) -> Option<String> {
+    let owner = pod.metadata.controller()?;
+    let above = snapshot
+        .cluster
+        .replica_sets
+        .iter()
+        .filter(|set| *owner.kind == *"ReplicaSet" && set.metadata.namespace == pod.metadata.namespace)
+        .find(|set| *set.metadata.name == *owner.name)
+        .and_then(|set| set.metadata.controller())
+        .filter(|above| *above.kind == *"Deployment");
+    let maker = above.unwrap_or(owner);
+    let known = ["Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController"];
+    known.contains(&&*maker.kind).then(|| format!("{}/{}", maker.kind.to_lowercase(), maker.name))
 }
 
 /// The groups of the last look at each cluster, so that several pages cost one explanation.
@@ -114,7 +136,8 @@ impl Known {
 
 fn groups(view: &View) -> Vec<PendingGroup> {
     let (snapshot, plan) = (&view.snapshot, &view.plan);
-    let explainer = Explainer::new(snapshot, plan);
+    let scene = Scene::new(snapshot, plan);
+    let explainer = Explainer::new(&scene);
     let pods: BTreeMap<PodKey, &Pod> = snapshot.cluster.pods.iter().map(|pod| (pod.key(), pod)).collect();
     let placed = plan.placements.iter().map(|placement| placement.pod.clone());
     // Those that no plan helps first: they are explained even when there are too many kinds.
@@ -134,7 +157,7 @@ fn groups(view: &View) -> Vec<PendingGroup> {
             }
             rest.retain(|pod| !alike.contains(pod));
             let Some(answer) = explainer.pod(&first) else { continue };
-            add(&mut groups, answer, &alike, &pods, snapshot.now, helped);
+            add(&mut groups, answer, &alike, &pods, snapshot, helped);
         }
     }
     let helps = |group: &PendingGroup| group.fixes.first().map_or(0, |fix| fix.helps);
@@ -151,9 +174,10 @@ fn add(
     answer: PodAnswer,
     alike: &[PodKey],
     pods: &BTreeMap<PodKey, &Pod>,
-    now: Timestamp,
+    snapshot: &Snapshot,
     helped: bool,
 ) {
+    let now = snapshot.now;
     let listed = |key: &PodKey| PendingPod {
         namespace: key.namespace.to_string(),
         name: key.name.to_string(),
@@ -180,6 +204,7 @@ fn add(
     }
     let words = text::render(&muster_engine::explain::Answer::Pod(Box::new(answer.clone())));
     let requests = pods.get(&answer.pod).map(|pod| requests::of_pending(pod)).unwrap_or_default();
+    let maker = pods.get(&answer.pod).and_then(|pod| template_of(pod, snapshot));
     groups.push(PendingGroup {
         headline: answer.headline,
         text: words,
@@ -205,7 +230,12 @@ fn add(
             })
             .collect(),
         next: answer.next.into_iter().map(|next| next.text).collect(),
-        fixes: answer.fixes.into_iter().take(MOST_FIXES).map(Remedy::from).collect(),
+        fixes: answer
+            .fixes
+            .into_iter()
+            .take(MOST_FIXES)
+            .map(|fix| Remedy::new(fix, maker.as_ref()))
+            .collect(),
         example: answer.pod,
     });
 }
@@ -240,4 +270,34 @@ fn others(
 
 fn since(pod: Option<&Pod>, now: Timestamp) -> Timestamp {
     pod.and_then(|pod| pod.metadata.creation_timestamp).unwrap_or(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_model::k8s::{Objects, ReplicaSet};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_makes_a_pod_is_what_has_to_be_changed() {
+        let owned = |kind: &str, name: &str| json!([{"kind": kind, "name": name, "controller": true}]);
+        let set = |name: &str, owners: Value| -> ReplicaSet {
+            let metadata = json!({"namespace": "shop", "name": name, "ownerReferences": owners});
+            serde_json::from_value(json!({ "metadata": metadata })).unwrap()
+        };
+        let replica_sets = vec![set("web-7f9c", owned("Deployment", "web")), set("bare", json!([]))];
+        let snapshot =
+            Snapshot { cluster: Objects { replica_sets, ..Objects::default() }, ..Snapshot::default() };
+        let check = |owners: Value, expected: Option<&str>| {
+            let metadata = json!({"namespace": "shop", "name": "p", "ownerReferences": owners});
+            let pod: Pod = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
+            assert_eq!(template_of(&pod, &snapshot).as_deref(), expected);
+        };
+        check(owned("ReplicaSet", "web-7f9c"), Some("deployment/web"));
+        check(owned("ReplicaSet", "bare"), Some("replicaset/bare"));
+        check(owned("StatefulSet", "db"), Some("statefulset/db"));
+        check(owned("Job", "once"), None);
+        check(json!([]), None);
+    }
 }

@@ -14,6 +14,7 @@
 //! The record and the head are written in one commit that compares the head's revision and the leader's
 //! epoch, after the frame is complete. A leader that was superseded writes nothing.
 
+mod compare;
 mod delta;
 mod frame;
 mod prune;
@@ -31,12 +32,13 @@ use muster_model::{
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+pub use compare::{Blame, Change, Comparison, Heading, Side, Subject, compare};
 pub use query::{DecisionFilter, DecisionPage};
 pub use record::{
     Action, ActionKind, Cause, Decision, DecisionId, Draft, Effect, Evidence, Frame, FrameKind, Outcome,
     OutcomeState, Told,
 };
-pub use replay::{Compared, Difference, Replay, compare, replay};
+pub use replay::{Difference, Replay, replay};
 
 /// Decisions whose snapshot is kept.
 pub const REPLAYABLE: u64 = 1_000;

@@ -5,7 +5,7 @@ use std::fmt;
 use muster_model::{ClusterId, Timestamp, k8s::PodKey, store::Revision};
 use serde::{Deserialize, Serialize};
 
-/// Names a decision: the first eight digits of its cluster's id, and its number.
+/// Names a decision: the last eight digits of its cluster's id, and its number.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct DecisionId(String);
@@ -15,9 +15,16 @@ impl DecisionId {
         Self(format!("{}-{number}", Self::stem(cluster)))
     }
 
-    /// What the ids of a cluster's decisions begin with.
+    /// What the ids of a cluster's decisions begin with. The last digits of an id are random; the first ones are the time,
+    /// and would be the same for clusters that were registered within a minute.
     pub fn stem(cluster: ClusterId) -> String {
-        cluster.uuid().simple().to_string()[..8].to_owned()
+        cluster.uuid().simple().to_string()[24..].to_owned()
+    }
+
+    /// Whether a cluster may have a decision whose id begins like this; ids of old began with the first digits.
+    pub fn may_begin(stem: &str, cluster: ClusterId) -> bool {
+        let digits = cluster.uuid().simple().to_string();
+        digits[24..].eq_ignore_ascii_case(stem) || digits[..8].eq_ignore_ascii_case(stem)
     }
 
     /// The stem and the number of a text that may be an id.
@@ -296,8 +303,13 @@ mod tests {
     fn ids_are_short_and_read_back() {
         let cluster: ClusterId = "550e8400-e29b-41d4-a716-446655440000".parse().unwrap();
         let id = DecisionId::new(cluster, 42);
-        assert_eq!(id.as_str(), "550e8400-42");
-        assert_eq!(DecisionId::parse(id.as_str()), Some(("550e8400", 42)));
+        assert_eq!(id.as_str(), "55440000-42");
+        assert_eq!(DecisionId::parse(id.as_str()), Some(("55440000", 42)));
+        assert!(DecisionId::may_begin("55440000", cluster) && DecisionId::may_begin("550E8400", cluster));
+        // Made in one moment, and still told apart.
+        let [one, other] = ["01a1e56e-7a2b-7c3d-8e4f-0123456789ab", "01a1e56e-7a2b-7c3d-8e4f-ba9876543210"]
+            .map(|text| DecisionId::stem(text.parse().unwrap()));
+        assert_ne!(one, other);
         for wrong in
             ["", "42", "550e8400", "550e8400-", "550e8400-x", "550e840-1", "550e8400-+1", "zzzzzzzz-1"]
         {

@@ -1,4 +1,4 @@
-//! Old decisions again: the stored snapshot through the present engine, and two decisions side by side.
+//! Old decisions again: the stored snapshot through the present engine.
 
 use std::collections::BTreeSet;
 
@@ -25,25 +25,14 @@ pub struct Replay {
     pub findings: Vec<String>,
 }
 
-/// Something that one of two plans or snapshots has and the other has not.
+/// Something that one of two plans has and the other has not.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Difference {
-    /// `new node`, `removal`, `unplaced pod`, `node`, `pending pod`, `host`, `pool`, `hold`, `gap`.
+    /// `new node`, `removal`, `unplaced pod`.
     pub what: &'static str,
     pub name: String,
-    /// `added`, `removed` or `changed`, from the first to the second.
+    /// `added` or `removed`, from the first to the second.
     pub change: &'static str,
-}
-
-/// Two decisions side by side: what changed in the world, and in the plan.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[must_use]
-pub struct Compared {
-    pub from: DecisionId,
-    pub to: DecisionId,
-    pub headline: String,
-    pub world: Vec<Difference>,
-    pub plan: Vec<Difference>,
 }
 
 impl Journal {
@@ -84,22 +73,6 @@ pub fn replay(decision: &Decision, snapshot: &Snapshot, then: Plan) -> Replay {
     }
 }
 
-/// What changed from one decision to another.
-pub fn compare(
-    (from, before, old): (&Decision, &Snapshot, &Plan),
-    (to, after, new): (&Decision, &Snapshot, &Plan),
-) -> Compared {
-    let (world, plan) = (worlds(before, after), plans(old, new));
-    let headline = format!(
-        "{} changes of the world and {} of the plan between {} and {}",
-        world.len(),
-        plan.len(),
-        from.at,
-        to.at
-    );
-    Compared { from: from.id.clone(), to: to.id.clone(), headline, world, plan }
-}
-
 fn bytes(plan: &Plan) -> Vec<u8> {
     serde_json::to_vec(plan).expect("a plan is plain data")
 }
@@ -123,51 +96,8 @@ fn plans(old: &Plan, new: &Plan) -> Vec<Difference> {
     all
 }
 
-fn worlds(old: &Snapshot, new: &Snapshot) -> Vec<Difference> {
-    let mut all = keyed("node", &old.members, &new.members, |one| {
-        (one.0.to_string(), format!("{:?}", (&one.1.pool, one.1.state)))
-    });
-    let pending = |snapshot: &Snapshot| -> BTreeSet<String> {
-        let waits = snapshot.cluster.pods.iter().filter(|pod| pod.is_pending());
-        waits.map(|pod| pod.key().to_string()).collect()
-    };
-    all.extend(sets("pending pod", &pending(old), &pending(new)));
-    all.extend(keyed("host", &old.hosts, &new.hosts, |host| {
-        (host.name.to_string(), format!("{:?}", (host.state, &host.health, host.recent_failures)))
-    }));
-    all.extend(keyed("pool", &old.pools, &new.pools, |pool| {
-        (
-            pool.name.to_string(),
-            format!(
-                "{:?}",
-                (pool.min, pool.max, pool.fixed, pool.mode, &pool.demand.trigger, &pool.templates)
-            ),
-        )
-    }));
-    all.extend(keyed("hold", &old.holds, &new.holds, |hold| {
-        (format!("{:?}: {}", hold.scope, hold.why), String::new())
-    }));
-    all.extend(keyed("gap", &old.gaps, &new.gaps, |gap| {
-        (format!("{:?}: {}", gap.scope, gap.why), String::new())
-    }));
-    all
-}
-
 fn sets(what: &'static str, old: &BTreeSet<String>, new: &BTreeSet<String>) -> Vec<Difference> {
     let gone = old.difference(new).map(|name| Difference { what, name: name.clone(), change: "removed" });
     let come = new.difference(old).map(|name| Difference { what, name: name.clone(), change: "added" });
     gone.chain(come).collect()
-}
-
-fn keyed<T, C>(what: &'static str, old: C, new: C, key: impl Fn(T) -> (String, String)) -> Vec<Difference>
-where
-    C: IntoIterator<Item = T>,
-{
-    let old: std::collections::BTreeMap<String, String> = old.into_iter().map(&key).collect();
-    let new: std::collections::BTreeMap<String, String> = new.into_iter().map(&key).collect();
-    let names = |map: &std::collections::BTreeMap<String, String>| map.keys().cloned().collect();
-    let mut all = sets(what, &names(&old), &names(&new));
-    let changed = old.iter().filter(|(name, value)| new.get(*name).is_some_and(|other| other != *value));
-    all.extend(changed.map(|(name, _)| Difference { what, name: name.clone(), change: "changed" }));
-    all
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use muster_control::journal::{
-    Cause, Decision, DecisionFilter, Draft, FrameKind, Journal, JournalError, Outcome, OutcomeState, compare,
-    replay,
+    Cause, Decision, DecisionFilter, Draft, FrameKind, Journal, JournalError, Outcome, OutcomeState, Side,
+    Subject, compare, replay,
 };
 use muster_engine::{Plan, Snapshot};
 use muster_model::{
@@ -174,10 +174,10 @@ async fn ops_u11_replay_gives_the_same_plan() {
     let (newest, oldest) = (&decisions[0], &decisions[decisions.len() - 1]);
     let (before, old) = world.journal().frame(oldest).await.unwrap();
     let (after, new) = world.journal().frame(newest).await.unwrap();
-    let compared = compare((oldest, &before, &old), (newest, &after, &new));
-    assert!(
-        compared.world.iter().any(|one| one.what == "pending pod" && one.change == "added"),
-        "{compared:#?}"
-    );
-    assert!(compared.headline.contains("changes of the world"), "{}", compared.headline);
+    let side = |decision, (snapshot, plan)| Side { decision, frame: Some((snapshot, plan)) };
+    let compared = compare(side(oldest, (&before, &old)), side(newest, (&after, &new)));
+    let found =
+        |what: Subject, name: &str| compared.inputs.iter().any(|one| one.subject == what && one.name == name);
+    assert!(found(Subject::Pods, "pods waiting") && found(Subject::Hosts, "hosts off"), "{compared:#?}");
+    assert!(compared.summary.contains(" in web instead of "), "{}", compared.summary);
 }

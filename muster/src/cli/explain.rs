@@ -56,7 +56,7 @@ pub(crate) struct Explain {
 }
 
 /// `text` is the form without a table.
-fn format(text: &str) -> Result<FormatArg, String> {
+pub(super) fn format(text: &str) -> Result<FormatArg, String> {
     match text {
         "text" => Ok(FormatArg::default()),
         "wide" | "name" | "table" => {
@@ -77,8 +77,10 @@ pub(crate) async fn run(session: &Session, explain: Explain) -> Outcome {
             request = request.query("at", at);
         }
     } else if explain.at.is_some() {
-        return Err(Failure::usage("--at", "a decision has its own time")
-            .next("compare two with `muster describe decision`, or leave --at out"));
+        return Err(Failure::usage("--at", "a decision has its own time").next(format!(
+            "see what changed since the one before with `muster compare decision {}`, or leave --at out",
+            explain.name
+        )));
     }
     let answer = session.client.call(request).await?.body;
     match &explain.output.0 {
@@ -114,7 +116,7 @@ async fn path(session: &Session, explain: &Explain) -> Outcome<String> {
 }
 
 /// A name that may stand in a path: what Kubernetes takes.
-fn part(name: &str) -> Outcome<&str> {
+pub(super) fn part(name: &str) -> Outcome<&str> {
     let fine = !name.is_empty()
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b':'));
     if fine {
@@ -125,7 +127,7 @@ fn part(name: &str) -> Outcome<&str> {
 }
 
 /// The answer in words, with its cluster when there may be several.
-fn text(answer: &Value) -> String {
+pub(super) fn text(answer: &Value) -> String {
     let mut text = text_at(answer, "text");
     if !text.ends_with('\n') {
         text.push('\n');

@@ -6,6 +6,7 @@
 mod apply;
 mod audit;
 mod client;
+mod compare;
 mod complete;
 mod connect;
 mod context;
@@ -65,6 +66,8 @@ pub(crate) enum Command {
     Describe(Box<describe::Describe>),
     /// Say why: a pod, a node, a host, a pool or a decision
     Explain(Box<explain::Explain>),
+    /// Say what differs between two decisions, and what made them differ
+    Compare(Box<compare::Compare>),
     /// Create objects from flags or files
     Create(Box<create::Create>),
     /// Make things as files say
@@ -177,6 +180,7 @@ async fn dispatch(command: Command, tools: &Tools) -> Outcome {
         Command::Get(args) => get::run(&open(&args.connection)?, *args).await,
         Command::Describe(args) => describe::run(&open(&args.connection)?, *args).await,
         Command::Explain(args) => explain::run(&open(&args.connection)?, *args).await,
+        Command::Compare(args) => compare::run(&open(&args.connection)?, *args).await,
         Command::Create(args) => create::run(&open(args.connection())?, *args).await,
         Command::Apply(args) => apply::run(&open(&args.connection)?, *args).await,
         Command::Diff(args) => apply::diff(&open(&args.connection)?, *args).await,

@@ -3,9 +3,10 @@
 use axum::{extract::Path, http::StatusCode, response::Response};
 use muster_control::{
     explain::describe,
-    journal::{Decision, DecisionFilter, DecisionId, JournalError, OutcomeState, compare, replay},
+    journal::{Decision, DecisionFilter, DecisionId, JournalError, OutcomeState, Side, compare, replay},
     registry::Kind,
 };
+use muster_engine::{Plan, Snapshot};
 use muster_model::{ClusterId, Timestamp, field::FieldError};
 use serde_json::{Value, json};
 
@@ -182,22 +183,64 @@ pub async fn again(call: Call, Path(id): Path<String>) -> Result<Response, ApiEr
     Ok(reply::value(StatusCode::OK, &done.map_err(|_| ApiError::internal())?))
 }
 
-/// `GET /api/v1/decisions/{id}/compare?with=ID`
+/// The decision that a comparison names: one that is not there is named, because there are two of them.
+async fn one_of_two(call: &Call, field: &'static str, id: &str) -> Result<Decision, ApiError> {
+    if DecisionId::parse(id).is_none() {
+        return Err(ApiError::invalid(field, format!("{id:?} is no decision; ids look like 550e8400-42")));
+    }
+    find(call, id).await.map_err(|error| match error.code {
+        Code::NotFound => error.details(format!(
+            "there is no decision {id}: the number was never given, it is older than what is kept, or it is another project's"
+        )),
+        _ => error,
+    })
+}
+
+/// `GET /api/v1/decisions/{id}/compare?with=ID`: from this one to that; without `with`, from the one before to this.
 pub async fn side_by_side(call: Call, Path(id): Path<String>) -> Result<Response, ApiError> {
     let mut query = call.query()?;
     let with = query.text("with");
-    if with.is_none() {
-        query.fault(FieldError::new("with", "is required").hint("name the decision to compare with"));
-    }
     query.finish()?;
-    let (from, to) = (find(&call, &id).await?, find(&call, &with.unwrap_or_default()).await?);
+    let named = one_of_two(&call, "id", &id).await?;
+    let (from, to) = match with {
+        Some(with) => (named, one_of_two(&call, "with", &with).await?),
+        None => match named.cause.after.clone() {
+            Some(before) => (one_of_two(&call, "with", before.as_str()).await?, named),
+            None => {
+                return Err(ApiError::invalid(
+                    "with",
+                    format!("decision {id} is the first of its cluster; name another one to compare with"),
+                ));
+            }
+        },
+    };
     if from.cluster_id != to.cluster_id {
-        return Err(ApiError::invalid("with", "the two decisions are about different clusters"));
+        return Err(ApiError::invalid(
+            "with",
+            format!(
+                "decision {} is about cluster {} and decision {} about cluster {}; only two of one cluster can be compared",
+                from.id, from.cluster_name, to.id, to.cluster_name
+            ),
+        ));
     }
-    let journal = call.app.explain.journal();
-    let (before, old) = journal.frame(&from).await?;
-    let (after, new) = journal.frame(&to).await?;
-    Ok(reply::value(StatusCode::OK, &compare((&from, &before, &old), (&to, &after, &new))))
+    let (before, after) = (frame(&call, &from).await?, frame(&call, &to).await?);
+    // It may plan once more, to tell what made the difference.
+    let done = tokio::task::spawn_blocking(move || {
+        let before =
+            Side { decision: &from, frame: before.as_ref().map(|(snapshot, plan)| (snapshot, plan)) };
+        let after = Side { decision: &to, frame: after.as_ref().map(|(snapshot, plan)| (snapshot, plan)) };
+        compare(before, after)
+    });
+    Ok(reply::value(StatusCode::OK, &done.await.map_err(|_| ApiError::internal())?))
+}
+
+/// The snapshot and the plan of a decision, if they are kept.
+async fn frame(call: &Call, decision: &Decision) -> Result<Option<(Snapshot, Plan)>, ApiError> {
+    match call.app.explain.journal().frame(decision).await {
+        Ok(frame) => Ok(Some(frame)),
+        Err(JournalError::TooOld { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 #[cfg(test)]

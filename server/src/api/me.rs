@@ -110,14 +110,17 @@ pub async fn settings(call: Call) -> Result<Response, ApiError> {
     let global = call.inventory().global();
     let mut settings: Vec<Value> = call.app.desk.settings.iter().map(|one| json!(one)).collect();
     // What is read live from the store, beside what this process was started with.
+    let defaults = json!(muster_model::host::GlobalConfig::default());
     if let Value::Object(members) = json!(*global.config) {
         for (name, value) in members {
+            let set = defaults.get(&name) != Some(&value);
+            let origin = if set { muster_model::host::keys::GLOBAL_CONFIG } else { "default" };
             let value = match value {
                 Value::String(text) => text,
                 other => other.to_string(),
             };
             settings.push(json!({ "name": format!("hosts.{name}"), "value": value,
-                "origin": muster_model::host::keys::GLOBAL_CONFIG, "help": "settings of all hosts, read live" }));
+                "origin": origin, "help": "settings of all hosts, read live" }));
         }
     }
     Ok(reply::value(StatusCode::OK, &json!({ "settings": settings, "problem": global.problem })))

@@ -116,7 +116,16 @@ fn remedy(fix: &Remedy, cluster: ClusterId, cluster_name: &str, pools: &PoolIds)
             let flag = if fix.kind == PatchKind::Merge { " --type merge" } else { "" };
             let (namespace, name) = name.split_once('/').unwrap_or(("", name));
             let namespace = if namespace.is_empty() { String::new() } else { format!(" -n {namespace}") };
-            value["command"] = json!(format!("kubectl patch{namespace} {kind}/{name}{flag} -p '{patch}'"));
+            value["command"] = json!(match &fix.template_of {
+                Some(maker) => {
+                    let whole =
+                        json!({ "spec": { "template": fix.patch } }).to_string().replace('\'', "'\\''");
+                    format!("kubectl patch{namespace} {maker}{flag} -p '{whole}'")
+                }
+                // What exists cannot be changed like this: it is made anew from what this prints.
+                None if kind == "pods" => format!("kubectl get{namespace} {kind}/{name} -o yaml"),
+                None => format!("kubectl patch{namespace} {kind}/{name}{flag} -p '{patch}'"),
+            });
         }
     }
     value

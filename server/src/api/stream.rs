@@ -3,6 +3,9 @@
 //! Every event carries its `sequence` and, as `after`, the sequence of the event before it on this connection: a reader
 //! that finds anything else has missed something, or is told something twice. A heartbeat every two seconds carries the
 //! sequence too. A reader that comes back says where it was, and gets what it missed or the word to begin anew.
+//!
+//! A token that opened a stream is looked at again while the stream is open: one that has run out, or was taken back,
+//! ends it.
 
 use std::{convert::Infallible, fmt::Write as _, sync::Arc, time::Duration};
 
@@ -18,10 +21,15 @@ use serde_json::json;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 
 use super::{Call, watch};
-use crate::error::ApiError;
+use crate::{
+    error::{ApiError, Code},
+    peer::Peer,
+};
 
 /// A page that has heard nothing for two of these says so.
 const BEAT: Duration = Duration::from_secs(2);
+/// Between two looks at the token that opened the stream: a page asks for something about as often.
+const PROOF: muster_model::Duration = muster_model::Duration::from_secs(15);
 /// Bytes of pieces that are put together into one write.
 const BATCH: usize = 64;
 
@@ -42,7 +50,9 @@ pub async fn stream(call: Call) -> Result<Response, ApiError> {
     query.finish()?;
     let place = watch::Place::take(&call)?;
     let (start, last, receiver) = call.app.desk.news.subscribe(after);
+    let proved = call.app.clock.monotonic();
     let mut open = Open {
+        proved,
         until: seconds.map(|seconds| {
             call.app.clock.monotonic().saturating_add(muster_model::Duration::from_secs(seconds))
         }),
@@ -83,6 +93,8 @@ struct Open {
     /// The sequence of the last event that was sent.
     last: u64,
     until: Option<muster_model::Duration>,
+    /// When the token was last looked at.
+    proved: muster_model::Duration,
     _place: watch::Place,
 }
 
@@ -92,6 +104,9 @@ impl Open {
     async fn next(&mut self) -> Option<String> {
         loop {
             let clock = Arc::clone(&self.call.app.clock);
+            if !self.is_proved().await {
+                return None;
+            }
             let left = self.until.map(|until| until.saturating_sub(clock.monotonic()));
             let received = tokio::select! {
                 biased;
@@ -122,6 +137,25 @@ impl Open {
             if !text.is_empty() {
                 return Some(text);
             }
+        }
+    }
+
+    /// Whether the token still counts; whoever holds it may see more or less than at first. Other proofs belong to the
+    /// connection, which is the same one.
+    async fn is_proved(&mut self) -> bool {
+        let now = self.call.app.clock.monotonic();
+        if now.saturating_sub(self.proved) < PROOF || !self.call.headers.contains_key(header::AUTHORIZATION) {
+            return true;
+        }
+        self.proved = now;
+        let peer = Peer { address: self.call.source, certificate: None };
+        match self.call.app.identity.authenticate(&self.call.headers, &peer).await {
+            Ok(caller) => {
+                self.call.caller = Arc::new(caller);
+                true
+            }
+            // Whoever judges tokens may be away for a moment: that says nothing about this one.
+            Err(error) => error.code != Code::Unauthenticated,
         }
     }
 

@@ -126,7 +126,7 @@ fn pending(text: &Value, time: &Value, number: &Value, texts: &Value) -> Value {
     );
     let fix = object(
         &["object", "field", "text", "patch", "kind", "helps", "command"],
-        json!({ "object": text, "field": text, "text": text, "patch": { "type": "object" }, "kind": text, "helps": number,
+        json!({ "object": text, "field": text, "text": text, "patch": { "type": "object" }, "kind": text, "helps": number, "template_of": text,
             "command": text, "target": { "type": "string", "description": "Where the patch can be sent; absent for what others own" } }),
     );
     let group = object(

@@ -7,7 +7,11 @@ mod status;
 
 pub(super) use objects::NAME;
 
-use muster_control::{audit::Outcome, journal::OutcomeState, registry::OperationState};
+use muster_control::{
+    audit::Outcome,
+    journal::{Blame, OutcomeState, Subject},
+    registry::OperationState,
+};
 use muster_model::{
     condition::ConditionStatus,
     field::Choice,
@@ -122,7 +126,7 @@ pub(super) fn parameters() -> Value {
         "host": query("host", text.clone(), "Only decisions about this host"),
         "node": query("node", text.clone(), "Only decisions about this node"),
         "actions_only": query("actions_only", flag.clone(), "Only decisions that change something, or would"),
-        "with": query("with", decision.clone(), "The decision to compare with"),
+        "with": query("with", decision.clone(), "The decision to compare with; without it, the one before is compared with this one"),
         "at": query("at", decision, "Ask the snapshot of this decision instead of the present"),
         "resource_version": query("resource_version", revision, "Watch what came after this revision"),
         "timeout_seconds": query("timeout_seconds", json!({ "type": "integer", "minimum": 1, "maximum": 86400 }), "End the watch after this time"),
@@ -251,13 +255,23 @@ fn decisions() -> Value {
             "decisions": list(reference("Decision")), "limit": number, "next_cursor": { "type": ["string", "null"] },
             "revision": text } },
         "Difference": { "type": "object", "required": ["what", "name", "change"], "properties": {
-            "what": text, "name": text, "change": { "type": "string", "enum": ["added", "removed", "changed"] } } },
+            "what": text, "name": text, "change": { "type": "string", "enum": ["added", "removed"] } } },
         "Replay": { "type": "object", "required": ["id", "same", "headline"], "properties": {
             "id": text, "same": { "type": "boolean" }, "headline": text, "then": { "type": "object" },
             "now": { "type": "object" }, "differences": list(reference("Difference")), "findings": list(text.clone()) } },
-        "Comparison": { "type": "object", "required": ["from", "to", "headline"], "properties": {
-            "from": text, "to": text, "headline": text, "world": list(reference("Difference")),
-            "plan": list(reference("Difference")) } },
+        "Comparison": { "type": "object", "required": ["from", "to", "same", "summary", "inputs", "outcome", "text"], "properties": {
+            "from": reference("DecisionHeading"), "to": reference("DecisionHeading"), "same": { "type": "boolean" },
+            "summary": { "type": "string", "description": "One sentence: what they did differently, and what made them" },
+            "because": { "type": "string", "enum": Blame::ALL.map(Blame::as_str), "description": "Where the difference of what they did comes from" },
+            "inputs": list(reference("DecisionChange")), "outcome": list(reference("DecisionChange")), "notes": list(text.clone()),
+            "text": text } },
+        "DecisionHeading": { "type": "object", "required": ["id", "number", "at", "headline", "outcome"], "properties": {
+            "id": text, "number": number, "at": time, "headline": text,
+            "outcome": { "type": "string", "enum": OutcomeState::ALL.map(OutcomeState::as_str) } } },
+        "DecisionChange": { "type": "object", "required": ["subject", "name", "from", "to", "rule"], "properties": {
+            "subject": { "type": "string", "enum": Subject::ALL.map(Subject::as_str) }, "pool": text, "name": text, "from": text, "to": text,
+            "details": list(text.clone()), "from_because": text, "to_because": text,
+            "rule": { "type": "boolean", "description": "Set by people: bounds, policies, holds" } } },
         "Explanation": { "type": "object", "required": ["kind", "name", "cluster_id", "headline", "text"], "properties": {
             "kind": { "type": "string", "enum": ["pod", "node", "host", "pool"] }, "name": text, "cluster_id": text,
             "cluster_name": text, "headline": { "type": "string", "maxLength": 120 }, "text": text,

@@ -50,6 +50,10 @@ export function identity(): string {
   return (sum >>> 0).toString(36);
 }
 
+let refused = () => {};
+/** Tells when the server no longer knows who is asking: a token that has run out, or was taken back. */
+export const whenRefused = (tell: () => void) => (refused = tell);
+
 type Options = { method?: string; body?: unknown; ifMatch?: string | null; key?: string; signal?: AbortSignal; merge?: boolean };
 
 export async function call<T>(path: string, options: Options = {}): Promise<Answer<T>> {
@@ -72,6 +76,7 @@ export async function call<T>(path: string, options: Options = {}): Promise<Answ
   }
   time.note(response.headers.get('X-Muster-Time'));
   const text = await response.text();
+  if (response.status === 401) refused();
   if (!response.ok) throw problem(response, text);
   let body: T;
   try {
@@ -101,10 +106,14 @@ function problem(response: Response, text: string): Problem {
   return new Problem(response.status, 'ERROR', `The server answered ${response.status} without a reason.`, id(response));
 }
 
-const line = (detail: unknown): string =>
-  typeof detail === 'object' && detail !== null && 'path' in detail
-    ? `${(detail as { path: string }).path ? `${(detail as { path: string }).path}: ` : ''}${(detail as { problem?: string }).problem ?? ''}`
-    : String(detail);
+/** `add.count: is out of range, found 0, allowed: 1 to 10000`, with whatever of it the server said. */
+export function line(detail: unknown): string {
+  if (typeof detail !== 'object' || detail === null || !('path' in detail)) return String(detail);
+  const { path, problem = '', found, allowed, hint } = detail as { path: string; problem?: string; found?: unknown; allowed?: unknown; hint?: unknown };
+  const said = (value: unknown) => (typeof value === 'string' ? value : JSON.stringify(value));
+  const parts = [found === undefined ? '' : `, found ${said(found)}`, allowed === undefined ? '' : `, allowed: ${said(allowed)}`, hint === undefined ? '' : `; ${said(hint)}`];
+  return `${path ? `${path}: ` : ''}${problem}${parts.join('')}`;
+}
 
 /** One per intended action: repeating a click repeats the key, and the server does it once. */
 export const newKey = () => crypto.randomUUID();

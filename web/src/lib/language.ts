@@ -90,6 +90,11 @@ export function pool(health: string | undefined): Role {
   }
 }
 
+const NUDGES: Record<string, string> = { timer: 'time passed', cluster: 'the cluster changed', inventory: 'servers changed', registry: 'a pool or cluster was changed', leader: 'another process leads', start: 'the server started', void: 'the decision before could not be carried out' };
+
+/** Why the planner looked, where nothing that it names had changed. */
+export const nudged = (nudges: string[]): string => [...new Set(nudges)].map((one) => NUDGES[one] ?? one).join(', ') || 'the planner looked again';
+
 /** Worst first. */
 export const RANK: Record<Role, number> = { error: 0, unknown: 1, draining: 2, accent: 3, held: 4, ready: 5, off: 6 };
 export const glyph = (role: Role): string => GLYPH[role];

@@ -1,7 +1,7 @@
 // One stream of changes for the whole page. Each change names the one before it, and heartbeats carry the last number: a
 // gap or a reordering makes the page read everything anew, so that what is shown is never a mixture of two moments.
 
-import { headers, identity } from './api.ts';
+import { headers, identity, whenRefused } from './api.ts';
 import { judge, type Change } from './sequence.ts';
 import { time } from './time.ts';
 
@@ -31,6 +31,8 @@ class Live {
   #listeners = new Set<Listener>();
   #others: BroadcastChannel | undefined;
   #stop: AbortController | undefined;
+  /** Ends the listening of whoever was signed in before. */
+  #left: AbortController | undefined;
   #wait = 250;
 
   get age() {
@@ -40,7 +42,7 @@ class Live {
     return !this.refused && this.heard > 0 && this.age > SILENT;
   }
   get unsafe() {
-    return this.age > UNSAFE;
+    return this.refused || this.age > UNSAFE;
   }
 
   start() {
@@ -60,13 +62,31 @@ class Live {
     document.addEventListener('visibilitychange', () => {
       if (!document.hidden && this.stale) this.#again(0);
     });
-    // Browsers keep few connections to one server: tabs of one person share a stream. One reads it and tells the others;
-    // when it closes, the next one goes on from where it is.
+    whenRefused(() => (this.refused = true));
+    this.#join();
+  }
+
+  /** After signing in anew: listens as whoever that is, and everything that is shown is read again. */
+  again() {
+    this.refused = false;
+    this.heard = Date.now();
+    this.#left?.abort();
+    this.#stop?.abort();
+    this.#others?.close();
+    this.#wait = 250;
+    this.#join();
+    this.#tell('resync');
+  }
+
+  // Browsers keep few connections to one server: tabs of one person share a stream. One reads it and tells the others;
+  // when it closes, the next one goes on from where it is.
+  #join() {
     const name = `muster-news-${identity()}`;
+    const left = (this.#left = new AbortController()).signal;
     this.#others = new BroadcastChannel(name);
     this.#others.onmessage = (event: MessageEvent<string>) => this.#hear(event.data);
-    if (navigator.locks) void navigator.locks.request(name, () => this.#run());
-    else void this.#run();
+    if (navigator.locks) navigator.locks.request(name, { signal: left }, () => this.#run(left)).catch(() => {});
+    else void this.#run(left);
   }
 
   #hear(part: string) {
@@ -85,14 +105,15 @@ class Live {
     this.#stop?.abort();
   }
 
-  async #run() {
-    for (;;) {
+  async #run(left: AbortSignal) {
+    while (!left.aborted) {
       this.#stop = new AbortController();
       try {
         await this.#read(this.#stop.signal);
       } catch {
         // The state says that it is not connected; trying again is all there is to do.
       }
+      if (left.aborted) return;
       this.connected = false;
       await new Promise((done) => setTimeout(done, this.#wait));
       this.#wait = Math.min(Math.max(250, this.#wait * 2), 3_000);
@@ -106,7 +127,8 @@ class Live {
     try {
       const query = this.sequence ? `?after=${this.sequence}` : '';
       const response = await fetch(`/api/v1/stream${query}`, { headers: headers({ Accept: 'text/event-stream' }), signal, cache: 'no-store' });
-      this.refused = response.status === 401;
+      if (response.status === 401) this.refused = true;
+      else if (response.ok) this.refused = false;
       if (!response.ok || !response.body) throw new Error(String(response.status));
       this.connected = true;
       this.heard = Date.now();

@@ -6,6 +6,10 @@ import type { Me } from './types.ts';
 class Who {
   me = $state.raw<Me | undefined>(undefined);
   problem = $state.raw<Problem | undefined>(undefined);
+  /** The dialog in which people sign in is open. */
+  asking = $state(false);
+  /** Whose token has run out while the page was open. */
+  lost = $state<string | undefined>(undefined);
 
   async ask() {
     try {

@@ -2,9 +2,18 @@
 
 export type Route = { path: string; parts: string[]; query: URLSearchParams };
 
+/** What cannot be decoded is taken as it is written: no object has such a name. */
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 function read(): Route {
   const path = location.pathname.replace(/\/+$/, '') || '/';
-  const parts = path.split('/').filter(Boolean).map(decodeURIComponent);
+  const parts = path.split('/').filter(Boolean).map(decoded);
   return { path, parts, query: new URLSearchParams(location.search) };
 }
 

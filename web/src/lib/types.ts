@@ -159,6 +159,10 @@ export type Decision = {
   text?: string;
 };
 
+export type DecisionHeading = { id: string; number: number; at: string; headline: string; outcome: string };
+export type DecisionChange = { subject: string; pool?: string; name: string; from: string; to: string; details?: string[]; from_because?: string; to_because?: string; rule: boolean };
+export type Comparison = { from: DecisionHeading; to: DecisionHeading; same: boolean; summary: string; because?: string; inputs: DecisionChange[]; outcome: DecisionChange[]; notes?: string[]; text: string };
+
 export type EnergyReport = {
   at: string;
   milliwatts: number;

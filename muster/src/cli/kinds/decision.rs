@@ -53,6 +53,9 @@ fn describe(view: &View<'_>) -> Vec<Section> {
         story.trim_end().lines().map(str::to_owned).collect()
     };
     let mut next = vec![format!("see whether it would be made again: muster explain decision {id}")];
+    if !view.text("cause.after").is_empty() {
+        next.push(format!("see what changed since the decision before: muster compare decision {id}"));
+    }
     let node = view.at("actions.0.node").or_else(|| view.object.pointer("/actions/0/node"));
     if let Some(node) = node.and_then(Value::as_str) {
         next.push(format!("see its node as it was: muster explain node {node} --at {id}"));
