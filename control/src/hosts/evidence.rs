@@ -236,5 +236,6 @@ fn pool_view(
         below_max: max.is_none_or(|max| book.pool_up(&spec.pool) < max),
         last_in_rack: spread && spec.rack.as_ref().is_some_and(alone),
         would_pend: shared.around.would_pend(name, now).unwrap_or_else(counted),
+        repairs_stopped: book.repairs_stopped(name, &spec.pool),
     }
 }
