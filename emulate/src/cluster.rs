@@ -142,6 +142,10 @@ impl TestCluster {
     ///
     /// # Panics
     /// When that takes minutes.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "waits for a real control plane, between two calls of kubectl"
+    )]
     pub fn until_allowed(&self, user: &str, verb: &str, resource: &str, namespace: Option<&str>) {
         let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
         let mut attributes = serde_json::json!({ "verb": verb, "group": group, "resource": resource });

@@ -26,6 +26,18 @@ fn complete(server: &Server, words: &[&str]) -> Vec<String> {
     Ran::of(command.output().expect("the binary runs")).ok().lines().map(str::to_owned).collect()
 }
 
+/// What is offered once it is as wanted. A key press waits for a second: on a busy machine it may have to be pressed again.
+fn completes(server: &Server, words: &[&str], wanted: impl Fn(&[String]) -> bool) {
+    let mut found = Vec::new();
+    for _ in 0..100 {
+        found = complete(server, words);
+        if wanted(&found) {
+            return;
+        }
+    }
+    panic!("{words:?} is completed by {} words: {:?}", found.len(), &found[..found.len().min(20)]);
+}
+
 /// OPS-U7: scripts that shells accept, and names from the server.
 fn ops_u7_completion(on: On) {
     let server = Server::on(on);
@@ -40,18 +52,19 @@ fn ops_u7_completion(on: On) {
             assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
         }
     }
-    let pools = complete(&server, &["muster", "get", "pool", ""]);
-    assert_eq!(pools.iter().filter(|name| name.starts_with("prod/pool-")).count(), 500, "{:?}", &pools[..5]);
-    assert_eq!(complete(&server, &["muster", "get", "pool", "prod/pool-049"]).len(), 10);
-    assert_eq!(complete(&server, &["muster", "scale", "pool/prod/pool-0499"]), ["pool/prod/pool-0499"]);
+    completes(&server, &["muster", "get", "pool", ""], |found| {
+        found.iter().filter(|name| name.starts_with("prod/pool-")).count() == 500
+    });
+    completes(&server, &["muster", "get", "pool", "prod/pool-049"], |found| found.len() == 10);
+    completes(&server, &["muster", "scale", "pool/prod/pool-0499"], |found| found == ["pool/prod/pool-0499"]);
     assert!(complete(&server, &["muster", "describe", "c"]).contains(&"clusters".to_owned()));
-    assert_eq!(complete(&server, &["muster", "get", "pools", "--cluster", "pr"]), ["prod"]);
+    completes(&server, &["muster", "get", "pools", "--cluster", "pr"], |found| found == ["prod"]);
     assert!(
         complete(&server, &["muster", "get", "pools", "-o", "cus"]).contains(&"custom-columns=".to_owned())
     );
     assert!(complete(&server, &["muster", "get", "pools", "--sor"]).contains(&"--sort-by".to_owned()));
-    let cobra = server.run(&["__complete", "get", "pool", "prod/pool-0001"]).ok();
-    assert_eq!(cobra, "prod/pool-0001\n:4\n");
+    let cobra = || server.run(&["__complete", "get", "pool", "prod/pool-0001"]).ok();
+    assert!((0..100).any(|_| cobra() == "prod/pool-0001\n:4\n"), "{}", cobra());
     // Without a server there are no names, and no noise.
     assert_eq!(
         complete(&server, &["muster", "get", "pool", "--server", "http://127.0.0.1:1", "x"]),

@@ -208,13 +208,8 @@ async fn ops_r19_discovery_sends_nothing_secret_before_its_key_is_approved_and_l
     for part in ["gpu-1", "EMU000000", "512Gi", "\"128\"", "macAddress", "gpu: 1", &pin] {
         assert!(document.contains(part), "{part}: {document}");
     }
-    let patience: String = patient()
-        .as_object()
-        .unwrap()
-        .iter()
-        .map(|(name, length)| format!("    {name}: {}\n", length.as_str().unwrap()))
-        .collect();
-    let patiently = document.replacen("\nspec:\n", &format!("\nspec:\n  deadlines:\n{patience}"), 1);
+    // JSON is YAML.
+    let patiently = document.replacen("\nspec:\n", &format!("\nspec:\n  deadlines: {}\n", patient()), 1);
     assert_ne!(patiently, document, "a document has a spec");
     std::fs::write(directory.path().join("gpu-1.yaml"), &patiently).unwrap();
     let applied = run(&["apply", "-f", "gpu-1.yaml"]);

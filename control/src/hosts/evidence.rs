@@ -159,6 +159,7 @@ fn unread(now: Timestamp) -> Known<Presence> {
     Known::Unknown { why: "its power can be read".into(), since: now }
 }
 
+#[allow(clippy::too_many_arguments, reason = "each is a source of its own")]
 fn node_and_pods(
     name: &str,
     spec: &BareMetalNodeSpec,
