@@ -1,7 +1,8 @@
 //! An election by a Kubernetes `Lease`: who may raise the store's epoch.
 //!
 //! The rules are those that Kubernetes' own components follow. Nobody compares wall clocks: a candidate takes
-//! the lease when the record has not *changed* for its duration on the candidate's own monotonic clock, and
+//! the lease when the record has not *changed* for its duration on the candidate's own monotonic clock
+//! (time in which the API server did not answer is left out: after it, the holder has the first word), and
 //! a leader stops acting on it when its last renewal was sent longer ago than the renew deadline. Every write
 //! is a compare-and-set on the object's version. What keeps a leader that does not know of its end from doing
 //! harm is the store's fence, not this.
@@ -92,12 +93,15 @@ pub struct Election {
     seen: Option<Seen>,
     /// When the last renewal that succeeded was sent, on the monotonic clock.
     renewed: Option<Duration>,
+    /// When the last round ended, on the monotonic clock.
+    asked: Duration,
 }
 
 impl Election {
     pub fn new(client: Client, config: ElectionConfig) -> Self {
         let clock = Arc::clone(client.clock());
-        Self { client, config, clock, seen: None, renewed: None }
+        let asked = clock.monotonic();
+        Self { client, config, clock, seen: None, renewed: None, asked }
     }
 
     /// Whether this candidate may act on its leadership now. Ask again before every effect.
@@ -129,6 +133,14 @@ impl Election {
                 }
             }
         };
+        let now = self.clock.monotonic();
+        let unknown = now.saturating_sub(std::mem::replace(&mut self.asked, now));
+        // What nobody could ask about, nobody could renew: the time does not count against the holder.
+        if round.is_err()
+            && let Some(seen) = &mut self.seen
+        {
+            seen.since = seen.since.saturating_add(unknown);
+        }
         round?;
         Ok(self.elected())
     }

@@ -4,7 +4,7 @@
 use muster_engine::{
     Plan, Snapshot, audit,
     down::complete,
-    explain::Explainer,
+    explain::{Explainer, Scene},
     fit::{node_affinity, selector},
     plan::scale_up,
 };
@@ -108,7 +108,8 @@ pub fn scenario(data: &[u8]) {
     let _ = complete(&snapshot, &mut plan);
     let findings = audit(&snapshot, &plan);
     assert!(findings.is_empty(), "{findings}");
-    let explainer = Explainer::new(&snapshot, &plan);
+    let scene = Scene::new(&snapshot, &plan);
+    let explainer = Explainer::new(&scene);
     for pod in &snapshot.cluster.pods {
         assert!(explainer.pod(&pod.key()).is_some());
     }

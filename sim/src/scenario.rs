@@ -7,7 +7,7 @@ use std::{
 
 use muster_engine::{
     Snapshot,
-    explain::Explainer,
+    explain::{Explainer, Scene},
     plan::{Decision, Source, Target},
     snapshot::{self, Host, HostState, Member, Offering, Pool},
 };
@@ -528,7 +528,8 @@ pub fn report(case: &str, snapshot: &Snapshot, decision: &Decision, measured: Me
             }
         }
     }
-    let explainer = Explainer::new(snapshot, plan);
+    let scene = Scene::new(snapshot, plan);
+    let explainer = Explainer::new(&scene);
     let classes = decision.report.unplaced.iter().take(MOST_ERRORS);
     report.errors = classes.filter_map(|class| Some(explainer.pod(&class.example)?.headline)).collect();
     report

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, path::PathBuf};
 
 use muster_engine::{
     Snapshot,
-    explain::{Answer, Explainer, Fix, LONGEST_LINE, Match, PatchKind, text},
+    explain::{Answer, Explainer, Fix, LONGEST_LINE, Match, PatchKind, Scene, text},
     plan,
     snapshot::{Member, MemberState},
 };
@@ -96,7 +96,7 @@ fn by_name(object: &Value, patch: &mut Value) {
 
 fn ask(snapshot: &Snapshot, question: &str) -> Answer {
     let plan = plan::scale_up(snapshot).plan;
-    Explainer::new(snapshot, &plan).ask(question)
+    Explainer::new(&Scene::new(snapshot, &plan)).ask(question)
 }
 
 /// The first line names the planted cause, object and field are given, and the suggested patch helps.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use muster_engine::{
     Plan, Snapshot, audit,
     down::complete,
-    explain::{Answer, Code, Explainer, LONGEST_LINE, Match, text},
+    explain::{Answer, Code, Explainer, LONGEST_LINE, Match, Scene, text},
     plan::{Decision, Reason, Target, scale_up},
     snapshot::{HostState, Offering, Pool},
 };
@@ -217,7 +217,8 @@ proptest! {
             host.state = HostState::Maintenance;
         }
         let plan = decide(&snapshot);
-        let explainer = Explainer::new(&snapshot, &plan);
+        let scene = Scene::new(&snapshot, &plan);
+        let explainer = Explainer::new(&scene);
         for pod in &snapshot.cluster.pods {
             let answer = explainer.pod(&pod.key()).expect("every pod has an answer");
             has_number(&answer.headline);
@@ -252,7 +253,8 @@ proptest! {
     fn eng_18_explanations_agree_with_the_planner(drafts in drafts(), hosts in 0..4_u8, max in 0..9_u32) {
         let snapshot = cluster(&drafts, hosts, max, 0, true);
         let Decision { plan, report } = scale_up(&snapshot);
-        let explainer = Explainer::new(&snapshot, &plan);
+        let scene = Scene::new(&snapshot, &plan);
+        let explainer = Explainer::new(&scene);
         for class in &report.unplaced {
             let answer = explainer.pod(&class.example).expect("every pod has an answer");
             prop_assert_eq!(class.pools.len(), answer.pools.len());

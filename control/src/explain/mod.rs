@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use muster_engine::{
     Plan, Snapshot,
-    explain::{Answer, Explainer, text as words},
+    explain::{Answer, Explainer, Scene, text as words},
 };
 use muster_model::{ClusterId, Timestamp, k8s::PodKey};
 use serde::Serialize;
@@ -151,9 +151,7 @@ impl Explain {
             (Some(answer), Some(view)) => answered(cluster, name, subject, &answer, view.snapshot.now, None),
             (None, view) => {
                 let evaluated = view.as_ref().map(|view| view.snapshot.now);
-                let near = view
-                    .as_ref()
-                    .map(|view| Explainer::new(&view.snapshot, &view.plan).ask(&full_name(subject)));
+                let near = view.as_ref().map(|view| near(&view.snapshot, &view.plan, subject));
                 history::gone(cluster, name, subject, &history, evaluated, near.as_ref())
             }
             (Some(_), None) => unreachable!("an answer comes from a view"),
@@ -173,7 +171,7 @@ impl Explain {
         if let Some(answer) = ask(&snapshot, &plan, subject) {
             return Ok(answered(cluster, name, subject, &answer, snapshot.now, id));
         }
-        let near = Explainer::new(&snapshot, &plan).ask(&full_name(subject));
+        let near = near(&snapshot, &plan, subject);
         let mut gone = history::gone(cluster, name, subject, &[], Some(snapshot.now), Some(&near));
         gone.decision_id = id;
         Ok(gone)
@@ -207,8 +205,14 @@ impl Explain {
     }
 }
 
+/// What has a name like that of something that is not there.
+fn near(snapshot: &Snapshot, plan: &Plan, subject: &Subject) -> Answer {
+    Explainer::new(&Scene::new(snapshot, plan)).ask(&full_name(subject))
+}
+
 fn ask(snapshot: &Snapshot, plan: &Plan, subject: &Subject) -> Option<Answer> {
-    let explainer = Explainer::new(snapshot, plan);
+    let scene = Scene::new(snapshot, plan);
+    let explainer = Explainer::new(&scene);
     match subject {
         Subject::Pod(key) => explainer.pod(key).map(|answer| Answer::Pod(Box::new(answer))),
         Subject::Node(name) => explainer.node(name).map(|answer| Answer::Node(Box::new(answer))),

@@ -7,7 +7,7 @@ use std::{
 
 use muster_engine::{
     Snapshot,
-    explain::{Code, Explainer, Fix, PatchKind, PodAnswer, say, text},
+    explain::{Code, Explainer, Fix, PatchKind, PodAnswer, Scene, say, text},
     fit::requests,
 };
 use muster_model::{
@@ -136,7 +136,8 @@ impl Known {
 
 fn groups(view: &View) -> Vec<PendingGroup> {
     let (snapshot, plan) = (&view.snapshot, &view.plan);
-    let explainer = Explainer::new(snapshot, plan);
+    let scene = Scene::new(snapshot, plan);
+    let explainer = Explainer::new(&scene);
     let pods: BTreeMap<PodKey, &Pod> = snapshot.cluster.pods.iter().map(|pod| (pod.key(), pod)).collect();
     let placed = plan.placements.iter().map(|placement| placement.pod.clone());
     // Those that no plan helps first: they are explained even when there are too many kinds.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use muster_engine::{
-    explain::{Code, Explainer},
+    explain::{Code, Explainer, Scene},
     plan::{Plan, Target},
     snapshot::{Mode, Snapshot},
 };
@@ -20,7 +20,8 @@ const MOST_POOLS: usize = 200;
 
 /// The notes that a plan gives rise to, those that a person can act on first.
 pub(super) fn notes(cluster: &Cluster, snapshot: &Snapshot, plan: &Plan) -> Vec<Note> {
-    let explainer = Explainer::new(snapshot, plan);
+    let scene = Scene::new(snapshot, plan);
+    let explainer = Explainer::new(&scene);
     let uids: HashMap<PodKey, &str> =
         snapshot.cluster.pods.iter().map(|pod| (pod.key(), &*pod.metadata.uid)).collect();
     let acts = |pool: &str| snapshot.pool(pool).is_some_and(|pool| pool.mode == Mode::Act);
@@ -64,7 +65,7 @@ pub(super) fn notes(cluster: &Cluster, snapshot: &Snapshot, plan: &Plan) -> Vec<
 }
 
 /// Notes on the pools that grow or shrink, and on those that should and cannot.
-fn pools(cluster: &Cluster, snapshot: &Snapshot, plan: &Plan, explainer: &Explainer<'_>) -> Vec<Note> {
+fn pools(cluster: &Cluster, snapshot: &Snapshot, plan: &Plan, explainer: &Explainer<'_, '_>) -> Vec<Note> {
     let told = snapshot.pools.iter().take(MOST_POOLS).filter_map(|pool| {
         let (code, headline) = explainer.pool_headline(&pool.name)?;
         let acts = pool.mode == Mode::Act;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use muster_engine::{
     Plan, Snapshot,
     down::{Step, step},
-    explain::{Explainer, LONGEST_LINE},
+    explain::{Explainer, LONGEST_LINE, Scene},
     plan::{Source, Target},
     snapshot::{HostState, Mode, Pool, Trigger},
 };
@@ -283,7 +283,8 @@ fn told(built: &Built, plan: &Plan) -> Vec<Told> {
             headline: cut(why),
         })
         .collect();
-    let explainer = Explainer::new(&built.snapshot, plan);
+    let scene = Scene::new(&built.snapshot, plan);
+    let explainer = Explainer::new(&scene);
     let mut left = plan.unplaced.clone();
     while let Some(first) = left.first().cloned().filter(|_| told.len() < MOST_TOLD) {
         let alike = explainer.alike(&first, &left);

@@ -107,6 +107,7 @@ pub struct Planner {
     told_link: Option<ToldLink>,
     /// When the cluster's users were last told of the plan.
     noted_at: Option<Timestamp>,
+    telling: Option<tokio::task::JoinHandle<()>>,
     /// In a box: planners are held by value in futures.
     tracker: Box<Tracker>,
     load: Option<Load>,
@@ -136,6 +137,7 @@ impl Planner {
             view: None,
             told_link: None,
             noted_at: None,
+            telling: None,
             tracker: Box::default(),
             load: None,
         }
@@ -304,22 +306,27 @@ impl Planner {
             && (matches!(did, Did::Decided(_))
                 || self.noted_at.is_none_or(|at| now.since(at) >= REPEAT_NOTES))
         {
-            self.noted_at = Some(now);
-            self.announce(&inputs.cluster, port);
+            // While the last ones are still being worded, the next look tells.
+            self.noted_at = self.announce(&inputs.cluster, port).then_some(now);
         }
         actuator::report(&self.parts.registry, fence, inputs, built, &decided.plan, link).await?;
         Ok((did, next))
     }
 
-    /// Tells the cluster's users of the plan. Explaining a hundred pods takes a while, so that nobody waits for it.
-    fn announce(&self, cluster: &Cluster, port: &Arc<dyn ClusterPort>) {
-        let Some(view) = self.view.clone() else { return };
+    /// Tells the cluster's users of the plan; false if the last plan is still being told. Explaining a hundred pods takes a
+    /// while, so that nobody waits for it, and it is not done twice at once.
+    fn announce(&mut self, cluster: &Cluster, port: &Arc<dyn ClusterPort>) -> bool {
+        if self.telling.as_ref().is_some_and(|telling| !telling.is_finished()) {
+            return false;
+        }
+        let Some(view) = self.view.clone() else { return true };
         let (cluster, port) = (cluster.clone(), Arc::clone(port));
         let tell = move || port.announce(super::notes::notes(&cluster, &view.snapshot, &view.plan));
         match self.parts.thinking {
             Thinking::Here => tell(),
-            Thinking::Aside => drop(tokio::task::spawn_blocking(tell)),
+            Thinking::Aside => self.telling = Some(tokio::task::spawn_blocking(tell)),
         }
+        true
     }
 
     fn draft(&self, inputs: &Inputs, built: &Built, decided: &Decided) -> Draft {

@@ -9,7 +9,7 @@ use muster_engine::{
 use muster_model::{
     Duration, NODEPOOL_LABEL, Timestamp,
     k8s::{Node, Taint},
-    observe::{OFF_TAINT, STARTUP_TAINT},
+    observe::{CORDON_MARK, OFF_TAINT},
 };
 
 use super::{
@@ -20,6 +20,7 @@ use super::{
 
 /// How long our taints on a node that serves may take to go.
 const SETTLES: Duration = Duration::from_mins(2);
+const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
 const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
 
 pub(super) fn add(inputs: &Inputs, draft: &mut Draft) {
@@ -51,10 +52,19 @@ fn of_host(inputs: &Inputs, host: &HostInput, mut node: Node, draft: &mut Draft)
             MemberState::Upcoming { expected }
         }
         Standing::Ready if is_ready(&node) => {
-            dress(inputs, pool, host, &mut node);
+            if settles_until(inputs, host).is_some() {
+                dress(pool, host, &mut node);
+            }
             MemberState::Ready
         }
-        Standing::Ready => MemberState::Unready,
+        Standing::Ready => match settles_until(inputs, host) {
+            // Its host was seen to serve after this view of the cluster was taken.
+            Some(expected) => {
+                dress(pool, host, &mut node);
+                MemberState::Upcoming { expected }
+            }
+            None => MemberState::Unready,
+        },
         Standing::Leaving => MemberState::Leaving,
         // Its machine is off: the object says nothing about capacity.
         Standing::Off | Standing::On => return None,
@@ -82,20 +92,29 @@ fn of_host(inputs: &Inputs, host: &HostInput, mut node: Node, draft: &mut Draft)
     Some(node)
 }
 
-/// A node that has just come still carries the taints that we take off in a moment, that of a new node or that of a machine
-/// that was off, and lacks what we give it: it counts as it will be, or a second host would be woken for the same pods.
-fn dress(inputs: &Inputs, pool: &PoolInput, host: &HostInput, node: &mut Node) {
-    let (Some(Ok(status)), Ok(own)) = (&host.status, &host.spec) else { return };
-    if status.serving_since.is_none_or(|since| inputs.now.since(since) >= SETTLES) {
-        return;
-    }
+/// Until when a host that began to serve a moment ago may have a node that is not yet as it will be.
+fn settles_until(inputs: &Inputs, host: &HostInput) -> Option<Timestamp> {
+    let Some(Ok(status)) = &host.status else { return None };
+    let until = status.serving_since?.saturating_add(SETTLES);
+    (inputs.now < until).then_some(until)
+}
+
+/// A node that has just come still carries taints that go in a moment (ours of a new node and of a machine that was off,
+/// Kubernetes' own of a node that is not ready), and lacks what we give it: it counts as it will be, or a second host would
+/// be woken for the same pods.
+fn dress(pool: &PoolInput, host: &HostInput, node: &mut Node) {
+    let Ok(own) = &host.spec else { return };
     let spec = &pool.object.spec;
     for (key, value) in spec.node_labels().iter().chain(&own.labels) {
         node.metadata.labels.insert(key, value.as_str().into());
     }
     node.metadata.labels.insert(NODEPOOL_LABEL, pool.name().into());
-    let ours = |taint: &&Taint| matches!(&*taint.key, STARTUP_TAINT | OFF_TAINT);
-    let mut taints: Vec<Taint> = node.spec.taints.iter().filter(|taint| !ours(taint)).cloned().collect();
+    // Our own cordon of the time before goes too; one that somebody else closed stays closed.
+    let reopens = node.metadata.annotations.contains(CORDON_MARK);
+    node.spec.unschedulable &= !reopens;
+    let passes =
+        |taint: &&Taint| templates::is_passing(taint) && (reopens || &*taint.key != UNSCHEDULABLE_TAINT);
+    let mut taints: Vec<Taint> = node.spec.taints.iter().filter(|taint| !passes(taint)).cloned().collect();
     for given in spec.node_taints().iter().chain(&own.taints).map(templates::taint) {
         if !taints.iter().any(|taint| taint.key == given.key && taint.effect == given.effect) {
             taints.push(given);

@@ -473,11 +473,13 @@ fn a_node_that_has_registered_before_its_host_is_seen_to_serve_is_there_once() {
 #[test]
 fn a_node_that_has_just_come_has_room_before_our_taints_are_gone() {
     #[track_caller]
-    fn check(since: &str, tainted: bool) {
-        let mut node = node("a", true);
-        let taints = ["startup", "off"]
-            .map(|word| json!({"key": format!("muster.dev/{word}"), "effect": "NoSchedule"}));
+    fn check(since: &str, ready: bool, tainted: bool) {
+        let mut node = node("a", ready);
+        let taints = ["muster.dev/startup", "muster.dev/off", "node.kubernetes.io/not-ready"]
+            .map(|key| json!({"key": key, "effect": "NoSchedule"}));
         node.spec.taints = serde_json::from_value(json!(taints)).unwrap();
+        node.spec.unschedulable = true;
+        node.metadata.annotations.insert(muster_model::observe::CORDON_MARK, "op-1".into());
         let serving = host("a", Phase::Serving, |host| {
             status(host).kubernetes_node = Some("a".into());
             status(host).serving_since = Some(at(since));
@@ -487,15 +489,24 @@ fn a_node_that_has_just_come_has_room_before_our_taints_are_gone() {
         let built = build(&Inputs { pools: vec![metal()], hosts: vec![serving], observed, ..inputs() });
         let node = &built.snapshot.cluster.nodes[0];
         assert_eq!(!node.spec.taints.is_empty(), tainted, "{since}");
+        assert_eq!(node.spec.unschedulable, tainted, "{since}: our own cordon goes");
         assert_eq!(
             node.metadata.labels.contains("nodepool"),
             !tainted,
             "{since}: a pod may ask for its pool"
         );
+        let state = &built.snapshot.members["a"].state;
+        match (ready, tainted) {
+            (true, _) => assert!(matches!(state, MemberState::Ready), "{since}: {state:?}"),
+            (false, false) => assert!(matches!(state, MemberState::Upcoming { .. }), "{since}: {state:?}"),
+            (false, true) => assert!(matches!(state, MemberState::Unready), "{since}: {state:?}"),
+        }
     }
-    check("01:59:59", false);
-    check("01:58:01", false);
-    check("01:58:00", true); // nobody took it off: what is there counts
+    for ready in [true, false] {
+        check("01:59:59", ready, false); // not ready: the view is older than what the host loop saw
+        check("01:58:01", ready, false);
+        check("01:58:00", ready, true); // nobody took them off: what is there counts
+    }
 }
 
 /// OPS-F1: a pool rests after three hosts that were woken for pods and took none.

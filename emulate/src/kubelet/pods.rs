@@ -58,6 +58,8 @@ impl<'a> Pods<'a> {
         };
         match seconds(pod, RUN_FOR) {
             Some(length) if now.saturating_sub(since) >= length => self.report(pod, "Succeeded").await,
+            // Who could not be heard for a while finds its pods called unready, and says that they are not.
+            _ if !is_ready(pod) => self.report(pod, "Running").await,
             _ => Ok(()),
         }
     }
@@ -103,6 +105,11 @@ impl<'a> Pods<'a> {
         }});
         self.api.merge(&format!("{}/status", path(pod)), &status).await.map(drop)
     }
+}
+
+fn is_ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+    conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
 fn path(pod: &Value) -> String {

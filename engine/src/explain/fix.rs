@@ -13,7 +13,7 @@ use super::{
     constraint::{of, shortages, unmet},
     hosts::refusal,
     limits::{self, Limit},
-    scene::{Candidate, Judgement, Scene},
+    scene::{Candidate, Judgement, Scene, Stage},
 };
 use crate::fit::{Plugin, requests, taints};
 
@@ -32,23 +32,23 @@ const OWN_LABELS: [&str; 8] = [
 const LEAST_PERCENT: i64 = 25;
 
 /// Fixes for a machine that refuses the pod. `alike` pods have the same problem.
-pub(super) fn for_refusal(
-    scene: &Scene<'_>,
-    candidate: &Candidate,
+pub(super) fn for_refusal<'a>(
+    stage: &Stage<'a, '_>,
+    candidate: &'a Candidate,
     judgement: &Judgement,
     pod: &Pod,
     alike: u32,
 ) -> Vec<Fix> {
-    if !limits::all(scene, candidate, 1).is_empty() {
+    if !limits::all(stage.scene, candidate, 1).is_empty() {
         return Vec::new(); // it could not be had anyway
     }
     let mut fixes = Vec::new();
     if let [(Plugin::NodeAffinity, _)] = &judgement.all[..]
-        && let Some(fix) = label_the_pool(scene, candidate, pod, alike)
+        && let Some(fix) = label_the_pool(stage, candidate, pod, alike)
     {
         fixes.push(fix);
     }
-    if let Some(fix) = change_the_pod(scene, candidate, judgement, pod, alike) {
+    if let Some(fix) = change_the_pod(stage, candidate, judgement, pod, alike) {
         fixes.push(fix);
     }
     fixes
@@ -110,8 +110,8 @@ fn merge(into: &mut Value, from: &Value) {
     }
 }
 
-fn label_the_pool(scene: &Scene<'_>, candidate: &Candidate, pod: &Pod, alike: u32) -> Option<Fix> {
-    let pool = scene.pool_of(candidate);
+fn label_the_pool<'a>(stage: &Stage<'a, '_>, candidate: &'a Candidate, pod: &Pod, alike: u32) -> Option<Fix> {
+    let pool = stage.scene.pool_of(candidate);
     let mut labels = Map::new();
     let mut node = candidate.node.clone();
     for unmet in unmet(pod, &candidate.node) {
@@ -128,7 +128,9 @@ fn label_the_pool(scene: &Scene<'_>, candidate: &Candidate, pod: &Pod, alike: u3
         labels.insert(key.to_owned(), Value::String(value));
     }
     let key = labels.keys().next().cloned()?;
-    verified(scene, candidate, &node, pod)?;
+    if !verified(stage, candidate, stage.scene.changed_nodes.put(node), pod) {
+        return None;
+    }
     let list = labels.iter().map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
     let text = format!("add label {} to pool {}", list.collect::<Vec<_>>().join(", "), pool.name);
     Some(Fix {
@@ -142,9 +144,9 @@ fn label_the_pool(scene: &Scene<'_>, candidate: &Candidate, pod: &Pod, alike: u3
 }
 
 /// One patch of the pod that removes every obstacle, if there is one.
-fn change_the_pod(
-    scene: &Scene<'_>,
-    candidate: &Candidate,
+fn change_the_pod<'a>(
+    stage: &Stage<'a, '_>,
+    candidate: &'a Candidate,
     judgement: &Judgement,
     pod: &Pod,
     alike: u32,
@@ -158,7 +160,9 @@ fn change_the_pod(
             _ => return None,
         }
     }
-    verified(scene, candidate, &candidate.node, &change.pod)?;
+    if !verified(stage, candidate, &candidate.node, &change.pod) {
+        return None;
+    }
     let owner = pod
         .metadata
         .controller()
@@ -174,7 +178,8 @@ fn change_the_pod(
 }
 
 /// Removing one side of a contradiction, so that a machine that can be had takes the pod.
-pub(super) fn for_conflict(scene: &Scene<'_>, pod: &Pod, field: &str, alike: u32) -> Option<Fix> {
+pub(super) fn for_conflict(stage: &Stage<'_, '_>, pod: &Pod, field: &str, alike: u32) -> Option<Fix> {
+    let scene = stage.scene;
     let key = field.strip_prefix("spec.nodeSelector.")?;
     let mut changed = pod.clone();
     let selector = &pod.spec.node_selector;
@@ -185,7 +190,7 @@ pub(super) fn for_conflict(scene: &Scene<'_>, pod: &Pod, field: &str, alike: u32
         .candidates
         .iter()
         .filter(available)
-        .find(|candidate| verified(scene, candidate, &candidate.node, &changed).is_some())?;
+        .find(|candidate| verified(stage, candidate, &candidate.node, &changed))?;
     Some(Fix {
         object: format!("pods/{}", pod.key()),
         field: field.to_owned(),
@@ -200,13 +205,16 @@ pub(super) fn for_conflict(scene: &Scene<'_>, pod: &Pod, field: &str, alike: u32
 }
 
 /// Whether the machine takes the pod, with the node and the pod as changed.
-fn verified(scene: &Scene<'_>, candidate: &Candidate, node: &Node, pod: &Pod) -> Option<()> {
-    let mut world = scene.world();
+fn verified<'a>(stage: &Stage<'a, '_>, candidate: &'a Candidate, node: &'a Node, pod: &Pod) -> bool {
+    let pod = stage.scene.changed_pods.put(pod.clone());
+    let mut world = stage.world();
     let at = world.add_node(node);
     for daemon in &candidate.daemons {
         world.bind(daemon, at);
     }
-    crate::fit::Cycle::new(&world, pod).refusal(at).is_none().then_some(())
+    let fits = crate::fit::Cycle::new(&world, pod).refusal(at).is_none();
+    world.take_back(at);
+    fits
 }
 
 /// A pod that is being changed, and the same as a patch.

@@ -18,12 +18,14 @@ mod pod;
 mod pool;
 mod reason;
 mod scene;
+mod shelf;
 mod templates;
 pub mod text;
 mod types;
 
 pub use amount::{price, say, watts};
 pub use reason::{Code, reference};
+pub use scene::Scene;
 pub use templates::{field_annotation, learned_annotation, learned_at_annotation, source_annotation};
 pub use types::{
     Answer, BudgetView, Cause, Conflict, Fix, HostAnswer, HostRow, Match, Move, NewNodeCause, Next,
@@ -33,8 +35,7 @@ pub use types::{
 
 use muster_model::k8s::PodKey;
 
-use crate::{plan::Plan, snapshot::Snapshot};
-use scene::Scene;
+use scene::Stage;
 
 /// The longest first line, in characters: it fits a terminal and an event.
 pub const LONGEST_LINE: usize = 120;
@@ -43,43 +44,43 @@ const MOST_NEAR: usize = 5;
 
 /// Everything that can be asked about one snapshot and one plan for it.
 #[derive(Debug)]
-pub struct Explainer<'s> {
-    scene: Scene<'s>,
+pub struct Explainer<'a, 's> {
+    stage: Stage<'a, 's>,
 }
 
-impl<'s> Explainer<'s> {
-    pub fn new(snapshot: &'s Snapshot, plan: &'s Plan) -> Self {
-        Self { scene: Scene::new(snapshot, plan) }
+impl<'a, 's> Explainer<'a, 's> {
+    pub fn new(scene: &'a Scene<'s>) -> Self {
+        Self { stage: Stage::new(scene) }
     }
 
     /// Why the pod has the place it has, or none.
     pub fn pod(&self, pod: &PodKey) -> Option<PodAnswer> {
-        let found = self.scene.snapshot.cluster.pods.iter().find(|other| other.key() == *pod)?;
-        Some(pod::explain(&self.scene, found))
+        let found = self.stage.scene.snapshot.cluster.pods.iter().find(|other| is_named(other, pod))?;
+        Some(pod::explain(&self.stage, found))
     }
 
     /// Why the node stays or goes, or comes.
     pub fn node(&self, node: &str) -> Option<NodeAnswer> {
-        node::explain(&self.scene, node).or_else(|| node::explain_new(&self.scene, node))
+        node::explain(self.stage.scene, node).or_else(|| node::explain_new(self.stage.scene, node))
     }
 
     pub fn host(&self, host: &str) -> Option<HostAnswer> {
-        Some(pool::explain_host(&self.scene, self.scene.snapshot.host(host)?))
+        Some(pool::explain_host(self.stage.scene, self.stage.scene.snapshot.host(host)?))
     }
 
     pub fn pool(&self, pool: &str) -> Option<PoolAnswer> {
-        Some(pool::explain(&self.scene, self.scene.snapshot.pool(pool)?))
+        Some(pool::explain(self.stage.scene, self.stage.scene.snapshot.pool(pool)?))
     }
 
     /// The headline of [`Explainer::pool`] and what it is about, without looking at every node of the pool.
     pub fn pool_headline(&self, pool: &str) -> Option<(Code, String)> {
-        Some(pool::headline(&self.scene, self.scene.snapshot.pool(pool)?))
+        Some(pool::headline(self.stage.scene, self.stage.scene.snapshot.pool(pool)?))
     }
 
     /// Those of `among` that are the same as `pod` in everything that decides.
     pub fn alike(&self, pod: &PodKey, among: &[PodKey]) -> Vec<PodKey> {
-        let pods = &self.scene.snapshot.cluster.pods;
-        let Some(found) = pods.iter().find(|other| other.key() == *pod) else { return Vec::new() };
+        let pods = &self.stage.scene.snapshot.cluster.pods;
+        let Some(found) = pods.iter().find(|other| is_named(other, pod)) else { return Vec::new() };
         let among: std::collections::BTreeSet<&PodKey> = among.iter().collect();
         let same = pods.iter().filter(|other| {
             other.metadata.namespace == found.metadata.namespace
@@ -119,20 +120,20 @@ impl<'s> Explainer<'s> {
         if let Some((namespace, name)) = name.split_once('/') {
             return self.pod(&PodKey { namespace: namespace.into(), name: name.into() });
         }
-        let pods = &self.scene.snapshot.cluster.pods;
+        let pods = &self.stage.scene.snapshot.cluster.pods;
         let mut found = pods.iter().filter(|pod| *pod.metadata.name == *name);
         let first = found.next()?;
         let inside = |pod: &&muster_model::k8s::Pod| &*pod.metadata.namespace == "default";
         if found.next().is_none() {
-            Some(pod::explain(&self.scene, first))
+            Some(pod::explain(&self.stage, first))
         } else {
             let all = pods.iter().filter(|pod| *pod.metadata.name == *name);
-            Some(pod::explain(&self.scene, all.into_iter().find(inside)?))
+            Some(pod::explain(&self.stage, all.into_iter().find(inside)?))
         }
     }
 
     fn unknown(&self, name: &str, rest: &str) -> Answer {
-        let snapshot = self.scene.snapshot;
+        let snapshot = self.stage.scene.snapshot;
         let pods = snapshot.cluster.pods.iter().map(|pod| format!("pod/{}", pod.key()));
         let nodes = snapshot.cluster.nodes.iter().map(|node| format!("node/{}", node.name()));
         let pools = snapshot.pools.iter().map(|pool| format!("pool/{}", pool.name));
@@ -157,6 +158,10 @@ impl<'s> Explainer<'s> {
             Cause::new(Code::Unknown, name, "metadata.name").found("nothing", name).saying(text.clone());
         Answer::Unknown { name: name.to_owned(), headline: one_line(&text), cause, near }
     }
+}
+
+fn is_named(pod: &muster_model::k8s::Pod, key: &PodKey) -> bool {
+    pod.metadata.name == key.name && pod.metadata.namespace == key.namespace
 }
 
 fn is_kind(text: &str) -> bool {

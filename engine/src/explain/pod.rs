@@ -11,7 +11,7 @@ use super::{
     hosts::refusal,
     limits::{self, Limit},
     one_line, say,
-    scene::{Candidate, Judgement, Scene, judge},
+    scene::{Candidate, Judgement, Scene, Stage, judge},
     templates, with_number,
 };
 use crate::{
@@ -21,7 +21,8 @@ use crate::{
 };
 
 /// Answers for a pod of the snapshot.
-pub(super) fn explain(scene: &Scene<'_>, pod: &Pod) -> PodAnswer {
+pub(super) fn explain<'a>(stage: &Stage<'a, '_>, pod: &'a Pod) -> PodAnswer {
+    let scene = stage.scene;
     let object = format!("pods/{}", pod.key());
     if let Some(node) = pod.spec.node_name.as_deref().filter(|_| !pod.is_finished()) {
         let cause = Cause::new(Code::Running, object, "spec.nodeName").found(node, node);
@@ -44,9 +45,10 @@ pub(super) fn explain(scene: &Scene<'_>, pod: &Pod) -> PodAnswer {
             cause.saying(format!("waits for scheduling gate {} to be removed", gate.name)),
         );
     }
-    match scene.plan.placements.iter().find(|placement| placement.pod == pod.key()) {
-        Some(placement) => placed(scene, pod, &placement.on),
-        None => unplaced(scene, pod),
+    let key = pod.key();
+    match scene.plan.placements.iter().find(|placement| placement.pod == key) {
+        Some(placement) => placed(stage, pod, &placement.on),
+        None => unplaced(stage, pod),
     }
 }
 
@@ -67,7 +69,8 @@ fn short(scene: &Scene<'_>, pod: &Pod, cause: Cause) -> PodAnswer {
     }
 }
 
-fn placed(scene: &Scene<'_>, pod: &Pod, on: &Target) -> PodAnswer {
+fn placed<'a>(stage: &Stage<'a, '_>, pod: &'a Pod, on: &Target) -> PodAnswer {
+    let scene = stage.scene;
     let object = format!("pods/{}", pod.key());
     let (node, text, next) = match on {
         Target::Node(name) => {
@@ -82,7 +85,7 @@ fn placed(scene: &Scene<'_>, pod: &Pod, on: &Target) -> PodAnswer {
         }
         Target::New(at) => {
             let Some(new) = scene.plan.new_nodes.get(*at as usize) else {
-                return unplaced(scene, pod);
+                return unplaced(stage, pod);
             };
             let text = format!("will run on a new node {} of pool {} ({})", new.name, new.pool, new.template);
             let next = match &new.source {
@@ -112,9 +115,10 @@ struct Closest<'c> {
     limits: Vec<Limit>,
 }
 
-fn unplaced(scene: &Scene<'_>, pod: &Pod) -> PodAnswer {
+fn unplaced<'a>(stage: &Stage<'a, '_>, pod: &'a Pod) -> PodAnswer {
+    let scene = stage.scene;
     let alike = alike(scene, pod);
-    let mut world = scene.world();
+    let mut world = stage.world();
     let nodes = tally(&world, pod);
     let mut pools = Vec::new();
     let mut all: Vec<Closest<'_>> = Vec::new();
@@ -126,12 +130,13 @@ fn unplaced(scene: &Scene<'_>, pod: &Pod) -> PodAnswer {
         pools.push(row(scene, pool, best.as_ref()));
         all.extend(best);
     }
+    drop(world); // fixes are tried in it
     let conflict = conflict::find(pod);
     let mut fixes: Vec<Fix> = Vec::new();
     for close in &all {
         match close.matches {
             Match::NoMatch => {
-                fixes.extend(fix::for_refusal(scene, close.candidate, &close.judgement, pod, alike));
+                fixes.extend(fix::for_refusal(stage, close.candidate, &close.judgement, pod, alike));
             }
             Match::Unavailable => {
                 let machines = alike.div_ceil(fix::per_machine(&close.judgement, pod));
@@ -144,7 +149,7 @@ fn unplaced(scene: &Scene<'_>, pod: &Pod) -> PodAnswer {
     }
     if let Some(conflict) = &conflict {
         let sides = [&conflict.left.field, &conflict.right.field];
-        fixes.extend(sides.into_iter().filter_map(|field| fix::for_conflict(scene, pod, field, alike)));
+        fixes.extend(sides.into_iter().filter_map(|field| fix::for_conflict(stage, pod, field, alike)));
     }
     all.sort_by_key(distance);
     rank(&mut fixes, all.first().map(|close| &close.cause));
@@ -169,7 +174,7 @@ fn unplaced(scene: &Scene<'_>, pod: &Pod) -> PodAnswer {
 }
 
 fn judged<'c>(
-    scene: &'c Scene<'_>,
+    scene: &Scene<'_>,
     world: &mut crate::fit::World<'c>,
     candidate: &'c Candidate,
     pod: &'c Pod,

@@ -1,9 +1,14 @@
 //! The cluster once the plan is carried out, and the machines that could be added to it.
 
-use std::{cell::OnceCell, collections::BTreeMap, sync::Arc};
+use std::{
+    cell::{OnceCell, RefCell, RefMut},
+    collections::BTreeMap,
+    sync::Arc,
+};
 
 use muster_model::k8s::{CsiNode, Node, Pod, PodKey, PodStatus};
 
+use super::shelf::Shelf;
 use crate::{
     admit::{self, Classes},
     down::{self, Verdict},
@@ -44,8 +49,9 @@ pub(super) struct Judgement {
     pub(super) used: Amounts,
 }
 
+/// What explanations are about: a snapshot, a plan for it, and what follows from the two.
 #[derive(Debug)]
-pub(super) struct Scene<'s> {
+pub struct Scene<'s> {
     pub(super) snapshot: &'s Snapshot,
     pub(super) plan: &'s Plan,
     pub(super) candidates: Vec<Candidate>,
@@ -58,6 +64,27 @@ pub(super) struct Scene<'s> {
     verdicts: OnceCell<Verdicts>,
     /// Indexes of bound pods by node.
     bound: OnceCell<BTreeMap<&'s str, Vec<u32>>>,
+    /// Pods and nodes as a fix would change them, for as long as a world may look at them.
+    pub(super) changed_pods: Shelf<Pod>,
+    pub(super) changed_nodes: Shelf<Node>,
+}
+
+/// A scene with its world, which is made when the first pod asks for it and serves all others.
+#[derive(Debug)]
+pub(super) struct Stage<'a, 's> {
+    pub(super) scene: &'a Scene<'s>,
+    world: RefCell<Option<World<'a>>>,
+}
+
+impl<'a, 's> Stage<'a, 's> {
+    pub(super) fn new(scene: &'a Scene<'s>) -> Self {
+        Self { scene, world: RefCell::new(None) }
+    }
+
+    /// The cluster with the plan carried out. Who adds to it takes it back.
+    pub(super) fn world(&self) -> RefMut<'_, World<'a>> {
+        RefMut::map(self.world.borrow_mut(), |world| world.get_or_insert_with(|| self.scene.world()))
+    }
 }
 
 #[derive(Debug)]
@@ -67,7 +94,7 @@ struct Verdicts {
 }
 
 impl<'s> Scene<'s> {
-    pub(super) fn new(snapshot: &'s Snapshot, plan: &'s Plan) -> Self {
+    pub fn new(snapshot: &'s Snapshot, plan: &'s Plan) -> Self {
         let new_nodes: Vec<Option<Node>> = plan.new_nodes.iter().map(|new| node_of(snapshot, new)).collect();
         let new_csi = plan.new_nodes.iter().filter_map(|new| {
             template::csi_node(snapshot.pool(&new.pool)?.template(&new.template)?, &new.name)
@@ -103,6 +130,8 @@ impl<'s> Scene<'s> {
             moved,
             verdicts: OnceCell::new(),
             bound: OnceCell::new(),
+            changed_pods: Shelf::default(),
+            changed_nodes: Shelf::default(),
         }
     }
 
@@ -137,7 +166,7 @@ impl<'s> Scene<'s> {
     }
 
     /// The cluster as it is, with the plan carried out.
-    pub(super) fn world(&self) -> World<'_> {
+    fn world(&self) -> World<'_> {
         let mut world = self.world_now();
         let new: Vec<Option<usize>> =
             self.new_nodes.iter().map(|node| node.as_ref().map(|node| world.add_node(node))).collect();
@@ -171,7 +200,7 @@ impl<'s> Scene<'s> {
     }
 
     /// The cluster as it is.
-    pub(super) fn world_now(&self) -> World<'_> {
+    fn world_now(&self) -> World<'_> {
         let cluster = &self.snapshot.cluster;
         let candidates = self.candidates.iter().filter_map(|candidate| candidate.csi.as_ref());
         let storage = Storage::default()
@@ -231,7 +260,7 @@ pub(super) fn judge<'w>(world: &mut World<'w>, candidate: &'w Candidate, pod: &'
     };
     let state = world.node(at);
     let judgement = Judgement { first, all, capacity: state.capacity.clone(), used: state.used.clone() };
-    world.remove_node(at);
+    world.take_back(at);
     judgement
 }
 

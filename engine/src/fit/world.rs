@@ -187,6 +187,14 @@ impl<'a> World<'a> {
         }
     }
 
+    /// Takes the node out as [`World::remove_node`] does; the one that was added last leaves no index behind.
+    pub fn take_back(&mut self, node: usize) {
+        self.remove_node(node);
+        if node + 1 == self.nodes.len() {
+            self.nodes.pop();
+        }
+    }
+
     fn class(&mut self, pod: &'a Pod) -> usize {
         let key = ClassKey {
             namespace: &pod.metadata.namespace,

@@ -621,7 +621,8 @@ async fn concurrent(desk: &Desk, id: &str) {
 
 /// Many at once, with a Muster that dies in the middle: everything is taken, nothing twice.
 async fn bulk(count: usize) {
-    let mut desk = Desk::open("bulk").await;
+    // Of its own namespace: what another left there is not among them.
+    let mut desk = Desk::open(&format!("bulk{count}")).await;
     let lab = desk.cluster("lab").await;
     desk.synced("mcl", "lab").await;
     let all: Vec<String> = (0..count).map(|number| manifest(&format!("lab.p{number:04}"), 1)).collect();

@@ -23,7 +23,7 @@ pub use svg::draw;
 
 use muster_engine::{
     Plan, Snapshot, audit, down,
-    explain::{Code, Explainer, PodAnswer},
+    explain::{Code, Explainer, PodAnswer, Scene},
     plan,
 };
 
@@ -52,7 +52,8 @@ pub fn simulate(loaded: Loaded, question: &Question, names: &[String]) -> Result
     let _ = down::complete(&snapshot, &mut plan);
     let (nodes_after, after) = packing::after(&snapshot, &plan);
     let findings: Vec<String> = audit(&snapshot, &plan).iter().map(ToString::to_string).collect();
-    let explainer = Explainer::new(&snapshot, &plan);
+    let scene = Scene::new(&snapshot, &plan);
+    let explainer = Explainer::new(&scene);
     let unplaced = unplaced(&explainer, &plan);
     let explanations = names.iter().map(|name| explainer.ask(name)).collect();
     let removals = plan.removals.iter().map(|removal| RemovalRow {
@@ -89,7 +90,8 @@ pub fn simulate(loaded: Loaded, question: &Question, names: &[String]) -> Result
 /// What stands against taking nodes away by hand, node by node.
 fn leaving_warnings(snapshot: &Snapshot, question: &Question) -> Result<Vec<String>, QuestionError> {
     let plan = Plan::default();
-    let explainer = Explainer::new(snapshot, &plan);
+    let scene = Scene::new(snapshot, &plan);
+    let explainer = Explainer::new(&scene);
     let mut warnings = Vec::new();
     for name in &question.remove {
         for node in question::machines(snapshot, name)?.nodes {
@@ -117,7 +119,7 @@ const fn stops_a_drain(code: Code) -> bool {
 }
 
 /// One row for each kind of pod without a place.
-fn unplaced(explainer: &Explainer<'_>, plan: &Plan) -> Vec<UnplacedRow> {
+fn unplaced(explainer: &Explainer<'_, '_>, plan: &Plan) -> Vec<UnplacedRow> {
     let mut rows: Vec<UnplacedRow> = Vec::new();
     let mut rest = plan.unplaced.clone();
     while let Some(first) = rest.first().cloned() {

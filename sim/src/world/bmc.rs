@@ -194,6 +194,7 @@ impl Power for Driver {
     }
 
     async fn request(&self, bmc: &Bmc, order: Order) -> Result<Accepted, PowerError> {
+        let sent = self.world.now().millis();
         let machine = self.travel(bmc).await?;
         self.check(bmc, &machine)?;
         let reads = !matches!(self.kind, DriverKind::Wol | DriverKind::Agent);
@@ -212,7 +213,7 @@ impl Power for Driver {
                 order.action,
                 order.attempt + 1
             ));
-            state.judge_call(process, &bmc.host, &machine, order.action);
+            state.judge_call(process, &bmc.host, &machine, order.action, sent);
             lost
         };
         self.carry_out(&machine, order.action);

@@ -55,6 +55,7 @@ impl Simulation {
             What::Bounds { pool, min, max } => self.edit_bounds(pool, *min, *max).await?,
             What::Freeze => self.freeze(FreezeMode::Frozen).await?,
             What::Maintenance { host } => {
+                self.world().state().judge.maintained.insert(host.clone());
                 self.edit_host(host, |spec| spec["admin"] = json!("maintenance")).await?;
             }
             What::Rotate { host } => self.rotate(host).await?,
@@ -92,7 +93,10 @@ impl Simulation {
                 }
             }
             (What::Freeze, _) => self.freeze(FreezeMode::None).await?,
-            (What::Maintenance { host }, _) => self.clear(host, "admin").await?,
+            (What::Maintenance { host }, _) => {
+                self.clear(host, "admin").await?;
+                self.world().state().judge.maintained.remove(host);
+            }
             (What::Ask { host, .. }, _) => self.clear(host, "powerState").await?,
             _ => {}
         }

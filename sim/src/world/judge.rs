@@ -41,6 +41,8 @@ pub(super) struct Asked {
 pub(super) struct Judge {
     pub violations: Vec<Violation>,
     pub asked: BTreeMap<String, Asked>,
+    /// Hosts that are in a person's hands: pools have others in their place.
+    pub maintained: BTreeSet<String>,
     /// Machines that somebody else switched, and when.
     pub foreign: BTreeMap<String, u64>,
     /// Calls under way, by BMC and process.
@@ -49,7 +51,7 @@ pub(super) struct Judge {
     pub refused: BTreeMap<String, u32>,
     /// Watts that a rack may draw.
     pub caps: BTreeMap<String, u32>,
-    /// Power-ons in one second, in all.
+    /// When power-ons were sent, in that order.
     pub starts: Vec<u64>,
     pub starts_per_second: Option<u32>,
     /// Processes that may act now, by their number.
@@ -225,6 +227,7 @@ impl State {
             .iter()
             .filter(|(name, phase)| self.judge.pools.get(*name) == Some(&pool) && up(**phase))
             .filter(|(name, _)| !self.judge.foreign.contains_key(*name))
+            .filter(|(name, _)| !self.judge.maintained.contains(*name))
             .count();
         if count > max as usize {
             self.violate("F1", format!("{count} hosts of pool {pool} are up or coming, {max} are allowed"));
@@ -313,12 +316,11 @@ impl State {
         let mut leaks = BTreeMap::new();
         for (name, node) in &self.nodes {
             let phase = self.judge.phases.get(name).copied();
-            let draining = phase.is_some_and(|phase| phase.state() == muster_model::host::State::Draining);
             let serving = matches!(phase, Some(Phase::Serving));
-            // A node whose machine has no power stays marked until it is back and serves.
+            // In any other phase there may be a reason: it leaves or comes, cannot be switched off, or is one too many. A
+            // node whose machine has no power stays marked until it is back and serves.
             let back = self.machines.get(name).is_some_and(|machine| machine.on);
-            let coming = phase.is_some_and(|phase| phase.state() == muster_model::host::State::PoweringOn);
-            if node.mark.is_some() && back && !draining && !coming && phase != Some(Phase::Idle) {
+            if serving && back && node.mark.is_some() {
                 leaks.insert(name.clone(), "carries our cordon and nothing drains it");
             } else if serving && node.taints.contains_key(muster_model::observe::STARTUP_TAINT) {
                 leaks.insert(name.clone(), "serves and carries the startup taint");
@@ -371,8 +373,15 @@ impl State {
         }
     }
 
-    /// A call reaches a machine.
-    pub(super) fn judge_call(&mut self, process: &str, host: &str, machine: &str, action: PowerAction) {
+    /// A call that was made at `sent` reaches a machine.
+    pub(super) fn judge_call(
+        &mut self,
+        process: &str,
+        host: &str,
+        machine: &str,
+        action: PowerAction,
+        sent: u64,
+    ) {
         let now = self.now;
         if host != machine && action.interrupts() {
             self.violate("F15", format!("{action} for host {host} reached machine {machine}"));
@@ -442,13 +451,24 @@ impl State {
             self.violate("F21", format!("{machine} was asked to go on {hour} times within an hour"));
         }
         if action == PowerAction::On && !again {
-            self.judge.starts.push(now);
-            let recent = self.judge.starts.iter().rev().take_while(|at| now - **at < 1_000).count();
-            if let Some(most) = self.judge.starts_per_second
-                && recent > most as usize
-            {
-                self.violate("F20", format!("{recent} power-ons within a second, {most} are allowed"));
-            }
+            self.judge_rate(sent);
+        }
+    }
+
+    /// Power-ons are let go at a rate; the ways to machines take times of their own.
+    fn judge_rate(&mut self, sent: u64) {
+        let starts = &mut self.judge.starts;
+        let place = starts.partition_point(|at| *at <= sent);
+        starts.insert(place, sent);
+        let before = starts[..place].iter().rev().take_while(|at| sent - **at < 1_000).count();
+        let after = starts[place + 1..].iter().take_while(|at| **at - sent < 1_000).count();
+        let near = &starts[place - before..=place + after];
+        let within = |from: usize| near[from..].iter().take_while(|at| **at - near[from] < 1_000).count();
+        let many = (0..near.len()).map(within).max().unwrap_or(0);
+        if let Some(most) = self.judge.starts_per_second
+            && many > most as usize
+        {
+            self.violate("F20", format!("{many} power-ons within a second, {most} are allowed"));
         }
     }
 }
