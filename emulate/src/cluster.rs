@@ -105,6 +105,16 @@ impl TestCluster {
     /// # Panics
     /// When it fails, with what it said.
     pub fn kubectl(&self, arguments: &[&str], input: &str) -> String {
+        let (succeeded, said) = self.try_kubectl(arguments, input);
+        assert!(succeeded, "kubectl {arguments:?}: {said}");
+        said
+    }
+
+    /// The same where it may fail: whether it succeeded, and what it wrote: results then, else also what it complained of.
+    ///
+    /// # Panics
+    /// When it cannot be run.
+    pub fn try_kubectl(&self, arguments: &[&str], input: &str) -> (bool, String) {
         use io::Write;
         let programs = fs::read_to_string(self.directory.join("bin")).expect("written when it started");
         let mut child = Command::new(Path::new(programs.trim()).join("kubectl"))
@@ -120,9 +130,35 @@ impl TestCluster {
         stdin.write_all(input.as_bytes()).expect("kubectl reads its input");
         drop(stdin);
         let output = child.wait_with_output().expect("kubectl ends");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "kubectl {arguments:?}: {said}");
-        String::from_utf8_lossy(&output.stdout).into_owned()
+        let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
+        if !output.status.success() {
+            said.push_str(&String::from_utf8_lossy(&output.stderr));
+        }
+        (output.status.success(), said)
+    }
+
+    /// Waits until a right that was given has come to the authorizer: it learns of roles a moment after they are written.
+    /// `resource` is with its group, as in `projects.muster.dev`; without a namespace the right is one everywhere.
+    ///
+    /// # Panics
+    /// When that takes minutes.
+    pub fn until_allowed(&self, user: &str, verb: &str, resource: &str, namespace: Option<&str>) {
+        let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
+        let mut attributes = serde_json::json!({ "verb": verb, "group": group, "resource": resource });
+        if let Some(namespace) = namespace {
+            attributes["namespace"] = namespace.into();
+        }
+        let review = serde_json::json!({ "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+            "spec": { "user": user, "resourceAttributes": attributes } });
+        for _ in 0..600 {
+            let answer =
+                self.kubectl(&["create", "-f", "-", "-o", "jsonpath={.status.allowed}"], &review.to_string());
+            if answer.trim() == "true" {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        panic!("{user} may not {verb} {resource}");
     }
 
     /// What service accounts in the namespace `audited` asked the API server for, one JSON object per request.

@@ -4,6 +4,7 @@
 //! RMCP+. Both put the same [`machine::Machine`] behind the wire: power takes time to come and go, and an
 //! operating system boots after it. Both can be told to misbehave while they run. [`kubelet::Kubelet`] joins a
 //! Kubernetes cluster when its machine has booted, and [`cluster::TestCluster`] is a real control plane to join.
+//! [`ports`] are for the programs of others.
 //! Nothing here is shared with Muster's own drivers: a mistake in one side must not be hidden by the same mistake
 //! in the other.
 
@@ -12,6 +13,7 @@ pub mod cluster;
 pub mod ipmi;
 pub mod kubelet;
 pub mod machine;
+pub mod ports;
 pub mod rack;
 pub mod redfish;
 

@@ -29,7 +29,7 @@ async fn run(program: &str, arguments: &[&str]) -> (bool, String) {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
     command.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
-    let output = tokio::time::timeout(std::time::Duration::from_mins(1), command.output())
+    let output = tokio::time::timeout(std::time::Duration::from_mins(2), command.output())
         .await
         .unwrap_or_else(|_| panic!("{program} {arguments:?} hangs"))
         .unwrap_or_else(|error| panic!("{program}: {error}"));
@@ -46,7 +46,7 @@ async fn ipmitool(
 ) -> (bool, String) {
     let port = bmc.address.port().to_string();
     let base =
-        ["-I", "lanplus", "-H", "127.0.0.1", "-p", &port, "-U", user, "-P", password, "-N", "2", "-R", "2"];
+        ["-I", "lanplus", "-H", "127.0.0.1", "-p", &port, "-U", user, "-P", password, "-N", "10", "-R", "3"];
     run("ipmitool", &[&base[..], suite, what].concat()).await
 }
 

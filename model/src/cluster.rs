@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::{
     ClusterId, Name, Project, Secret, Timestamp,
-    field::{FieldError, FieldErrors, Findings, Object, Parsed},
+    field::{FieldError, FieldErrors, Findings, Object, Parsed, choice},
     identity::Secrets,
     patch::merge_patch,
     platform::{PlatformKind, PlatformSpec},
@@ -17,6 +17,8 @@ use crate::{
 /// Longest `infraID` on Google Cloud, whose resource names are built from it.
 const MAX_GCP_INFRA_ID: usize = 15;
 const MAX_NETWORKS: usize = 16;
+/// Most replicas that a controller may be asked to have before its pods may move.
+pub const MAX_REPLICAS: u32 = 1_000;
 /// Longest base64 text of a signing key.
 const MAX_KEY: usize = 64 * 1024;
 
@@ -48,6 +50,8 @@ pub struct ClusterSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub drain: Option<Drain>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub release: Option<Release>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub networking: Option<Networking>,
@@ -58,6 +62,34 @@ pub struct ClusterSpec {
     pub service_account_signing_key: Option<Secret>,
     #[serde(rename = "issuerURL", skip_serializing_if = "Option::is_none")]
     pub issuer_url: Option<String>,
+}
+
+choice! {
+    /// What becomes of pods of a kind when their node could go.
+    pub enum Keep("what becomes of them") {
+        /// They keep their node.
+        Keep = "keep",
+        /// They are evicted like others.
+        Evict = "evict",
+    }
+}
+
+/// Which pods keep their nodes although others could leave. What is not said is `keep`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Drain {
+    /// Pods without a controller: nobody makes them again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bare_pods: Option<Keep>,
+    /// Pods with an `emptyDir` on disk or a `hostPath`, which they would lose.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub local_storage: Option<Keep>,
+    /// Pods of `kube-system` without a budget.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_pods: Option<Keep>,
+    /// Controllers with fewer replicas than this keep theirs where they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_replicas: Option<u32>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -292,6 +324,7 @@ impl ClusterSpec {
             .and_then(|value| PlatformSpec::read_cluster(value, "spec.platform", findings));
         let infra_id = read_infra_id(o, platform.as_ref().map(|platform| platform.kind), findings);
         let mode = o.choice("mode", findings);
+        let drain = o.object("drain", findings).map(|object| Drain::read(object, findings));
         let release = Release::read(o, findings);
         let networking = o.object("networking", findings).map(|object| Networking::read(object, findings));
         let dns = o.object("dns", findings).map(|object| Dns::read(object, findings));
@@ -307,6 +340,7 @@ impl ClusterSpec {
             infra_id,
             platform: platform?,
             mode,
+            drain,
             release,
             networking,
             dns,
@@ -345,6 +379,20 @@ fn read_infra_id(o: &mut Object<'_>, kind: Option<PlatformKind>, findings: &mut 
         );
     }
     Some(text.to_owned())
+}
+
+impl Drain {
+    fn read(mut object: Object<'_>, findings: &mut Findings) -> Self {
+        let o = &mut object;
+        let drain = Self {
+            bare_pods: o.choice("barePods", findings),
+            local_storage: o.choice("localStorage", findings),
+            system_pods: o.choice("systemPods", findings),
+            min_replicas: o.count("minReplicas", 0..=MAX_REPLICAS, findings),
+        };
+        object.finish(findings);
+        drain
+    }
 }
 
 impl Networking {

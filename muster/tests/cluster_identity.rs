@@ -70,6 +70,8 @@ async fn ops_r18_a_cluster_judges_tokens_and_its_rbac_gives_roles() {
     cluster.kubectl(&["create", "namespace", "team-a"], "");
     cluster.kubectl(&["-n", "team-a", "create", "serviceaccount", "operator"], "");
     cluster.kubectl(&["create", "-f", "-"], ROLE);
+    let operator = "system:serviceaccount:team-a:operator";
+    cluster.until_allowed(operator, "operator", "projects.muster.dev", Some("team-a"));
     let token = |audience: &str| {
         let audience = format!("--audience={audience}");
         cluster.kubectl(&["-n", "team-a", "create", "token", "operator", &audience], "").trim().to_owned()
@@ -77,7 +79,7 @@ async fn ops_r18_a_cluster_judges_tokens_and_its_rbac_gives_roles() {
     let good = token("muster");
     let (status, who) = server.whoami(&good, None).await;
     assert_eq!(status, StatusCode::OK, "{who}");
-    assert_eq!(who["name"], "system:serviceaccount:team-a:operator");
+    assert_eq!(who["name"], operator);
     assert_eq!((&who["mode"], &who["projects"]), (&json!("k8s"), &json!({"team-a": ["operator"]})));
     let (status, who) = server.whoami(&good, Some("team-b")).await;
     assert_eq!(status, StatusCode::FORBIDDEN, "{who}");

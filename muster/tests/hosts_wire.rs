@@ -25,7 +25,7 @@ use muster_model::{
     store::{Store, Txn},
 };
 use muster_store::{OpenOptions, Target};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use harness::{Caller, Etcd, Server, World};
 
@@ -33,6 +33,11 @@ use harness::{Caller, Etcd, Server, World};
 const FACTOR: &str = "hosts.time-factor=20";
 
 const USER: &str = "ann@example.com";
+
+/// Limits that no machine is too slow for, although they are divided.
+fn patient() -> Value {
+    json!({ "bootDeadline": "5h", "enrolDeadline": "5h", "forceOffDeadline": "1h", "confirmOffDeadline": "1h" })
+}
 
 struct Inventory {
     store: Arc<dyn Store>,
@@ -70,8 +75,8 @@ impl Inventory {
             }
             self.clock.sleep(Duration::from_millis(200)).await;
         }
-        let status: Option<serde_json::Value> = self.read(HostRecord::Status).await;
-        let events: Option<serde_json::Value> = self.read(HostRecord::Events).await;
+        let status: Option<Value> = self.read(HostRecord::Status).await;
+        let events: Option<Value> = self.read(HostRecord::Events).await;
         panic!("{what} did not come: {status:#?}\n{events:#?}");
     }
 }
@@ -96,7 +101,7 @@ async fn bm_7_17_killed_after_the_power_on_the_next_process_sends_none() {
     user.post("/api/v1/credentials", &credential).await.expect(201);
     let host = json!({ "name": "gpu-1", "spec": {
         "powerInterface": "redfish", "mgmtAddress": bmc.address.to_string(), "pool": "gpu",
-        "bmcCredentials": "rack-a", "tlsVerify": "insecure", "deadlines": { "bootDeadline": "5h" },
+        "bmcCredentials": "rack-a", "tlsVerify": "insecure", "deadlines": patient(),
     } });
     user.post("/api/v1/hosts", &host).await.expect(201);
 
@@ -108,10 +113,11 @@ async fn bm_7_17_killed_after_the_power_on_the_next_process_sends_none() {
     inventory.until("power", |status, _| matches!(status.phase, Phase::Powered | Phase::Booting)).await;
     assert_eq!(bmc.counters().resets, ["On"]);
     let first: HostOp = inventory.read(HostRecord::Op).await.expect("an operation");
-    let listed = user.get("/api/v1/operations").await.expect(200);
+    // The server hears of what is in etcd a moment after us.
+    let listed = user.until("/api/v1/operations", |body| body["operations"][0].is_object()).await;
     let kinds: Vec<_> =
-        listed.body["operations"].as_array().unwrap().iter().map(|one| one["kind"].clone()).collect();
-    assert_eq!(kinds, ["power-on"], "{}", listed.body);
+        listed["operations"].as_array().unwrap().iter().map(|one| one["kind"].clone()).collect();
+    assert_eq!(kinds, ["power-on"], "{listed}");
 
     drop(server); // kill -9
     let server = Server::start(directory.path(), &arguments);
@@ -127,12 +133,18 @@ async fn bm_7_17_killed_after_the_power_on_the_next_process_sends_none() {
     assert!(counters.resets[1..].iter().all(|reset| reset.contains("Off")), "{:?}", counters.resets);
     assert!(counters.sessions_peak <= 1 && counters.in_flight_peak <= 1, "{counters:?}");
 
-    // What an operator sees.
-    let events =
-        World::new(&server.base, "etcd").named(USER).get("/api/v1/hosts/gpu-1/events").await.expect(200);
-    assert!(events.body["total"].as_u64().unwrap() >= 5, "{}", events.body);
-    let page = reqwest::get(format!("{}/metrics", server.base)).await.unwrap().text().await.unwrap();
-    assert!(page.contains("muster_hosts{phase=\"idle\"} 1"), "{page}");
+    // What an operator sees, a moment after us.
+    let user = World::new(&server.base, "etcd").named(USER);
+    user.until("/api/v1/hosts/gpu-1/events", |events| events["total"].as_u64() >= Some(5)).await;
+    let mut page = String::new();
+    for _ in 0..600 {
+        page = reqwest::get(format!("{}/metrics", server.base)).await.unwrap().text().await.unwrap();
+        if page.contains("muster_hosts{phase=\"idle\"} 1") {
+            return;
+        }
+        inventory.clock.sleep(Duration::from_millis(200)).await;
+    }
+    panic!("a host that rests is not counted: {page}");
 }
 
 /// Runs the command line as a person would.
@@ -196,7 +208,15 @@ async fn ops_r19_discovery_sends_nothing_secret_before_its_key_is_approved_and_l
     for part in ["gpu-1", "EMU000000", "512Gi", "\"128\"", "macAddress", "gpu: 1", &pin] {
         assert!(document.contains(part), "{part}: {document}");
     }
-    std::fs::write(directory.path().join("gpu-1.yaml"), &document).unwrap();
+    let patience: String = patient()
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(name, length)| format!("    {name}: {}\n", length.as_str().unwrap()))
+        .collect();
+    let patiently = document.replacen("\nspec:\n", &format!("\nspec:\n  deadlines:\n{patience}"), 1);
+    assert_ne!(patiently, document, "a document has a spec");
+    std::fs::write(directory.path().join("gpu-1.yaml"), &patiently).unwrap();
     let applied = run(&["apply", "-f", "gpu-1.yaml"]);
     assert!(applied.status.success(), "{}", text(&applied));
     let user = World::new(&server.base, "embedded").named(USER);
@@ -258,12 +278,12 @@ async fn machines(count: u32) -> Fleet {
 }
 
 /// Registers a host, and waits until it is at rest.
-async fn at_rest(user: &Caller, name: &str, address: std::net::SocketAddr, more: serde_json::Value) {
+async fn at_rest(user: &Caller, name: &str, address: std::net::SocketAddr, more: Value) {
     let mut spec = json!({
         "powerInterface": "redfish", "mgmtAddress": address.to_string(), "pool": "gpu", "bmcCredentials": "rack-a",
-        "tlsVerify": "insecure", "deadlines": { "bootDeadline": "5h", "enrolDeadline": "5h" },
+        "tlsVerify": "insecure", "deadlines": patient(),
     });
-    if let (Some(spec), serde_json::Value::Object(more)) = (spec.as_object_mut(), more) {
+    if let (Some(spec), Value::Object(more)) = (spec.as_object_mut(), more) {
         spec.extend(more);
     }
     user.post("/api/v1/hosts", &json!({ "name": name, "spec": spec })).await.expect(201);
@@ -291,13 +311,11 @@ async fn bm_7_27_a_boot_override_is_set_by_the_way_that_the_bmc_takes_or_the_rea
         switch_on(&user, name).await;
     }
     for (name, bmc) in ["etag", "ami"].into_iter().zip(&bmcs) {
-        let up = |host: &serde_json::Value| {
-            matches!(host["status"]["phase"].as_str(), Some("powered" | "booting"))
-        };
+        let up = |host: &Value| matches!(host["status"]["phase"].as_str(), Some("powered" | "booting"));
         user.until(&format!("/api/v1/hosts/{name}"), up).await;
         assert_eq!(bmc.counters().resets, ["On"], "{name}");
     }
-    let told = |host: &serde_json::Value| {
+    let told = |host: &Value| {
         host["status"]["lastError"].as_str().is_some_and(|error| error.contains("BootOverrideIgnored"))
     };
     user.until("/api/v1/hosts/deaf", told).await;
@@ -314,8 +332,9 @@ async fn bm_7_30_a_host_of_the_driver_dry_run_is_read_and_never_switched() {
     let drivers = json!({ "drivers": [{ "kind": "dry-run" }] });
     at_rest(&user, "h1", bmc.address, drivers).await;
     switch_on(&user, "h1").await;
-    // It is asked for power, nothing comes of it, and that is a failed attempt like any other.
-    user.until("/api/v1/hosts/h1", |host| host["status"]["phase"] == "backoff").await;
+    // It is asked for power, nothing comes of it, and that is a failed attempt like any other. Some of them are enough.
+    let failed = |host: &Value| matches!(host["status"]["phase"].as_str(), Some("backoff" | "quarantined"));
+    user.until("/api/v1/hosts/h1", failed).await;
     assert_eq!(bmc.counters().resets, Vec::<String>::new());
     assert_eq!(bmc.systems[0].machine.power(), Power::Off);
     let log = std::fs::read_to_string(directory.path().join("stderr.log")).unwrap_or_default();

@@ -11,7 +11,7 @@ use std::{
 };
 
 use muster_model::{
-    Known, Timestamp,
+    Duration, Known, Timestamp,
     pool::Trigger,
     trigger::{Finding, Triggers as _},
 };
@@ -57,9 +57,10 @@ fn flat(second: i64, value: f64, from: i64, to: i64) -> Option<f64> {
 const SHAPES: &[Shape] = &[
     ("steady_high", |_| Some(0.9)),
     ("steady_low", |_| Some(0.1)),
-    ("lately_high", |second| Some(if second >= -240 { 0.9 } else { 0.1 })),
+    ("lately_high", |second| Some(if second >= -1_440 { 0.9 } else { 0.1 })),
+    ("just_high", |second| Some(if second >= -150 { 0.9 } else { 0.1 })),
     ("dipped", |second| Some(if (-120..-60).contains(&second) { 0.5 } else { 0.9 })),
-    ("vanished", |second| flat(second, 0.1, -3_600, -200)),
+    ("vanished", |second| flat(second, 0.1, -3_600, -130)),
     ("long_gone", |second| flat(second, 0.1, -3_600, -400)),
     ("young", |second| flat(second, 0.1, -60, 1_800)),
     ("not_a_number", |_| Some(f64::NAN)),
@@ -75,6 +76,17 @@ impl Server {
 
     /// `web` writes the web configuration into the folder and returns its text.
     async fn start_with(web: impl Fn(&Path) -> String, scheme: &str, curl: &[&str]) -> Self {
+        // Its port may be taken between looking and binding; then all is tried again.
+        for _ in 0..3 {
+            let mut server = Self::launch(&web);
+            if server.ready(scheme, curl).await {
+                return server;
+            }
+        }
+        panic!("prometheus did not come up three times in a row");
+    }
+
+    fn launch(web: impl Fn(&Path) -> String) -> Self {
         let dir = TempDir::new().unwrap();
         let data = dir.path().join("data");
         write_past(dir.path(), &data);
@@ -91,19 +103,20 @@ impl Server {
             .stderr(log)
             .spawn()
             .expect("prometheus starts; scripts/test.sh installs it");
-        let server = Self { child, port, dir };
-        server.ready(scheme, curl).await;
-        server
+        Self { child, port, dir }
     }
 
     #[allow(clippy::disallowed_methods, reason = "a test's patience is measured on the real clock")]
-    async fn ready(&self, scheme: &str, curl: &[&str]) {
+    async fn ready(&mut self, scheme: &str, curl: &[&str]) -> bool {
         let url = format!("{scheme}://127.0.0.1:{}/-/ready", self.port);
         let start = Instant::now();
         while start.elapsed() < Wait::from_mins(2) {
             let asked = Command::new("curl").args(["-sfk", "-o", "/dev/null"]).args(curl).arg(&url).status();
             if asked.is_ok_and(|status| status.success()) {
-                return;
+                return true;
+            }
+            if self.child.try_wait().unwrap().is_some() {
+                return false;
             }
             tokio::time::sleep(Wait::from_millis(50)).await;
         }
@@ -121,7 +134,8 @@ impl Server {
 
 fn prometheus(settings: Settings) -> Prometheus {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    Prometheus::new(settings).unwrap()
+    // The machine may be slow.
+    Prometheus::new(Settings { timeout: Duration::from_mins(1), ..settings }).unwrap()
 }
 
 fn write_past(dir: &Path, data: &Path) {
@@ -176,9 +190,11 @@ async fn bm_7_23_triggers_fire_hold_or_are_unknown_for_the_right_reason() {
         ("steady_low", json!({}), Ok(false)),
         ("steady_low", down(), Ok(true)),
         ("steady_high", down(), Ok(false)),
-        // BM-7.23: four of five minutes are not five, whoever asks and however often it was restarted.
-        ("lately_high", json!({}), Ok(false)),
-        ("lately_high", json!({ "duration": "3m" }), Ok(true)),
+        // BM-7.23: a part of its minutes is not all of them, whoever asks and however often it was restarted.
+        ("just_high", json!({}), Ok(false)),
+        ("just_high", json!({ "duration": "2m" }), Ok(true)),
+        ("lately_high", json!({ "duration": "30m" }), Ok(false)),
+        ("lately_high", json!({ "duration": "15m" }), Ok(true)),
         ("dipped", json!({}), Ok(false)),
         ("dipped", json!({ "duration": "0s" }), Ok(true)),
         ("settling", json!({ "clearThreshold": 0.5 }), Ok(true)),
@@ -282,7 +298,7 @@ async fn a_bearer_token_is_read_from_its_file_at_every_query() {
     fs::write(&token_file, "canary-token\n").unwrap();
     // The gate lets it through; Prometheus itself may be a moment behind.
     let mut answer = client.ask(&high, present).await;
-    for _ in 0..150 {
+    for _ in 0..600 {
         if answer.value().is_some_and(|finding| finding.fires) {
             return;
         }

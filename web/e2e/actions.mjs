@@ -6,7 +6,7 @@ import { findings, open, settled, shot } from './browser.mjs';
 import { ANN, MARKUP, muster, until } from './lab.mjs';
 
 const run = promisify(execFile);
-const DONE = { timeout: 30_000 };
+const DONE = { timeout: 90_000 };
 
 export async function actions(world) {
   const { lab, browser, check, assert } = world;
@@ -118,13 +118,14 @@ export async function actions(world) {
   });
 
   await check('from the overview to what is wrong with a server, and what was said to its BMC', async () => {
-    const bad = await until('a server that needs somebody', async () => (await lab.get('/api/v1/overview')).attention.find((one) => one.subject === 'gpu-4'));
+    const wrong = async () => (await lab.get('/api/v1/overview')).attention.find((one) => one.subject === 'gpu-4');
+    await until('a server that needs somebody', wrong);
     await window.to('/');
-    await page.getByRole('link', { name: bad.line }).click();
+    // What is wrong may be said in other words a moment later.
+    await until('its line leads to it', async () => page.getByRole('link', { name: (await wrong()).line }).click({ timeout: 5_000 }).then(() => true));
     await page.getByRole('heading', { name: 'gpu-4', exact: true }).waitFor();
     await page.getByRole('heading', { name: 'Failures in the last day' }).waitFor(DONE);
-    const failure = (await lab.get('/api/v1/hosts/gpu-4')).status.failures.at(-1);
-    assert.ok((await page.locator('main').innerText()).includes(failure.message), failure.message);
+    await until('the last failure is shown', async () => (await page.locator('main').innerText()).includes((await lab.get('/api/v1/hosts/gpu-4')).status.failures.at(-1).message));
     await page.locator('.calls .bad').first().waitFor(DONE);
     assert.ok(!(await page.locator('main').innerText()).includes('emulated\n'), 'no password');
     await shot(page, 'bad-server', { fullPage: true });
@@ -202,7 +203,7 @@ export async function actions(world) {
         const [headline, rest] = await Promise.all([page.locator('.explain strong').first().innerText(), page.locator('.explain pre').first().innerText()]);
         const still = (text) => text.replace(/last look .*$/m, '').split('\n').map((line) => line.trimEnd()).join('\n').trim();
         return headline === said.headline && still(rest) === still(said.text.split('\n').slice(1).join('\n'));
-      }, 60_000);
+      });
     }
   });
 

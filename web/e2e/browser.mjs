@@ -25,7 +25,7 @@ export async function launch() {
 /** A window of somebody. `noise` is what the test itself causes, for instance by cutting the network. */
 export async function open(browser, base, { as, width = 1280, height = 860, scheme = 'light', motion = 'reduce', init, more = {} } = {}) {
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, reducedMotion: motion, deviceScaleFactor: 1, locale: 'en-GB', timezoneId: 'UTC', ...more });
-  context.setDefaultTimeout(30_000);
+  context.setDefaultTimeout(90_000); // the machine may be slow and busy
   const seen = { errors: [], off: [], noise: /^$/ };
   if (as) await context.addInitScript((user) => { if (location.protocol.startsWith('http') && !sessionStorage.getItem('muster.user')) sessionStorage.setItem('muster.user', user); }, as);
   // While working on the page: `PAGE_FROM=dist` shows what vite built last, without building the program again.

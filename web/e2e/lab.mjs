@@ -45,12 +45,14 @@ export function start(args, find, env = {}) {
   return { ready, stop, child, log: () => log };
 }
 
+/** A free port that the kernel gives to nobody who connects somewhere: its server is started again on it after a minute. */
 const freePort = () =>
   new Promise((done) => {
-    const server = createServer().listen(0, '127.0.0.1', () => {
-      const { port } = server.address();
-      server.close(() => done(port));
-    });
+    const attempt = () => {
+      const port = 10_000 + Math.floor(Math.random() * 20_000);
+      const server = createServer().on('error', attempt).listen(port, '127.0.0.1', () => server.close(() => done(port)));
+    };
+    attempt();
   });
 
 /** Asks until `wanted` says yes. */

@@ -8,7 +8,7 @@ import { demo } from './demo.mjs';
 import { muster, until } from './lab.mjs';
 
 const run = promisify(execFile);
-const DONE = { timeout: 60_000 };
+const DONE = { timeout: 120_000 };
 
 /** Goes on without loading the page anew. */
 const go = (page, where) => page.evaluate((href) => {
@@ -72,7 +72,7 @@ export async function steady(world) {
           const cells = page.getByRole('row').filter({ has: page.getByRole('link', { name: pool.name, exact: true }) }).getByRole('cell');
           const [health, ready, desired] = await Promise.all([1, 2, 3].map((at) => cells.nth(at).innerText()));
           return health.trim() === now.status.health && ready.trim() === String(now.status.ready_nodes) && desired.trim() === String(now.status.desired_nodes);
-        }, 60_000);
+        });
       }
       await go(page, '/pending');
       for (const group of (await fleet.get('/api/v1/pending')).groups) await page.getByRole('heading', { name: group.headline }).waitFor(DONE);

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use muster_engine::lifecycle::{AgentView, BootProgress};
+use muster_engine::{
+    lifecycle::{AgentView, BootProgress},
+    snapshot::DrainPolicy,
+};
 use muster_model::{
     Known, Timestamp,
     host::{BootProfile, FreezeMode, Presence},
@@ -60,6 +63,11 @@ pub trait Around: Send + Sync + fmt::Debug {
     /// What nodes of the pool carry beside what their hosts say.
     fn dress(&self, _pool: &str) -> Arc<Dress> {
         Arc::default()
+    }
+
+    /// Which pods keep a node of the pool when nobody but the planner wants it to go.
+    fn drain_policy(&self, _pool: &str) -> DrainPolicy {
+        DrainPolicy::default()
     }
 
     /// Most nodes that the pool may have; `None` if nothing limits it.

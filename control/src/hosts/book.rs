@@ -267,11 +267,35 @@ impl Book {
         self.pool_up.get(pool).copied().unwrap_or_default()
     }
 
+    /// Why a host whose node is lost is not cycled: a quarter of its pool, and more than one, are lost at once. Then it is
+    /// not this host that needs repair.
+    pub fn repairs_stopped(&self, host: &str, pool: &str) -> Option<String> {
+        let phase = |record: &Record| record.status.as_ref().map(|status| status.phase);
+        if self.hosts.get(host).and_then(phase) != Some(Phase::Lost) {
+            return None;
+        }
+        let (mut lost, mut total) = (0_u32, 0_u32);
+        for record in
+            self.hosts.values().filter(|record| record.spec.as_ref().is_some_and(|s| s.pool == pool))
+        {
+            match phase(record) {
+                Some(Phase::Lost) => (lost, total) = (lost + 1, total + 1),
+                Some(Phase::Serving | Phase::Degraded) => total += 1,
+                _ => {}
+            }
+        }
+        let much = lost > 1 && u64::from(lost) * 100 > u64::from(total) * REPAIRS_STOP_ABOVE;
+        much.then(|| format!("{lost} of {total} hosts of pool {pool} are lost"))
+    }
+
     /// Hosts of a pool in one rack that serve.
     pub fn ready_in_rack(&self, pool: &str, rack: &str) -> u32 {
         self.spread.get(&(Arc::from(pool), Arc::from(rack))).copied().unwrap_or_default()
     }
 }
+
+/// Percent of a pool's hosts; the planner removes no node above the same share.
+const REPAIRS_STOP_ABOVE: u64 = 24;
 
 /// What was written, for [`Book::stored`].
 #[derive(Debug, Clone)]
@@ -420,6 +444,30 @@ mod tests {
         let _ = book.apply(&change(6, &status, None));
         assert!(book.hosts.is_empty() && book.rack_load("r2") == RackLoad::default());
         assert_eq!(book.pool_up("gpu"), 0);
+    }
+
+    /// OPS-R14: where a quarter of a pool is lost, it is not the hosts that need repair.
+    #[test]
+    fn ops_r14_repairs_stop_when_a_quarter_of_the_pool_is_lost() {
+        #[track_caller]
+        fn check(lost: u32, serving: u32, idle: u32, stopped: bool) {
+            let mut book = Book::default();
+            let phases = [(lost, Phase::Lost), (serving, Phase::Serving), (idle, Phase::Idle)];
+            let phases = phases.into_iter().flat_map(|(many, phase)| (0..many).map(move |_| phase));
+            for (number, phase) in phases.enumerate() {
+                let name = format!("h{number}");
+                let _ = book.apply(&change(1, &keys::host(&name, HostRecord::Spec), Some(spec_of("r1"))));
+                let _ =
+                    book.apply(&change(1, &keys::host(&name, HostRecord::Status), Some(status_of(phase))));
+            }
+            assert_eq!(book.repairs_stopped("h0", "gpu").is_some(), stopped, "{lost} of {}", lost + serving);
+        }
+        check(1, 0, 0, false); // one host is a host
+        check(1, 3, 0, false);
+        check(2, 6, 0, true); // a quarter
+        check(2, 7, 0, false);
+        check(2, 6, 50, true); // those that are off say nothing
+        check(0, 8, 0, false);
     }
 
     #[test]

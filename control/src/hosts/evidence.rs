@@ -14,7 +14,7 @@ use muster_model::{
 use super::{
     around::{Dress, Home},
     book::{Book, Record},
-    nodes::{self, Indexed},
+    nodes::{self, Indexed, Kept},
     recount,
     turn::{Memo, Shared},
     ways::access_version,
@@ -103,7 +103,8 @@ pub(super) fn gather(
     };
     let dress = shared.around.dress(&spec.pool);
     let known = record.status.as_deref().and_then(|status| status.kubernetes_node.as_deref());
-    let (node, pods) = node_and_pods(name, spec, &dress, known, memo, cluster, now);
+    let kept = Kept::of(shared, &spec.pool, record.op.as_deref());
+    let (node, pods) = node_and_pods(name, spec, &dress, known, kept, memo, cluster, now);
     let readable = settings.drivers.iter().any(|driver| driver.abilities.read_power);
     let presence = if readable { unread(now) } else { shared.around.presence(name, now) };
     Evidence {
@@ -163,6 +164,7 @@ fn node_and_pods(
     spec: &BareMetalNodeSpec,
     dress: &Dress,
     gone: Option<&str>,
+    kept: Kept,
     memo: &Memo,
     cluster: &Cluster,
     now: Timestamp,
@@ -190,10 +192,10 @@ fn node_and_pods(
             let pods = match &node {
                 // Whoever is bound to a node that somebody deleted may still run there.
                 NodeView::Absent => gone.map_or_else(PodsView::default, |gone| {
-                    nodes::pods_seen(index, gone, memo.blocked_by.as_deref(), now)
+                    nodes::pods_seen(index, gone, kept, memo.blocked_by.as_deref(), now)
                 }),
                 NodeView::Present(node) => {
-                    nodes::pods_seen(index, &node.name, memo.blocked_by.as_deref(), now)
+                    nodes::pods_seen(index, &node.name, kept, memo.blocked_by.as_deref(), now)
                 }
             };
             // A pod that is seen is there; one that is not seen may be there all the same.
@@ -233,5 +235,6 @@ fn pool_view(
         below_max: max.is_none_or(|max| book.pool_up(&spec.pool) < max),
         last_in_rack: spread && spec.rack.as_ref().is_some_and(alone),
         would_pend: shared.around.would_pend(name, now).unwrap_or_else(counted),
+        repairs_stopped: book.repairs_stopped(name, &spec.pool),
     }
 }

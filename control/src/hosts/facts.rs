@@ -7,7 +7,10 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-use muster_engine::lifecycle::{AgentView, BootProgress, Goodbye};
+use muster_engine::{
+    lifecycle::{AgentView, BootProgress, Goodbye},
+    snapshot::DrainPolicy,
+};
 use muster_model::{
     Clock, Duration, Known, Timestamp,
     host::{
@@ -26,6 +29,7 @@ use crate::{
     inventory::{Inventory, InventoryError, Vault, keys},
     planner::Connections,
     registry::{Cluster, Kind, NodePool, Registry, RegistryError},
+    snapshot::drain_policy,
 };
 
 /// Between two readings. A rotated credential is tried within a minute; a boot report may be this late.
@@ -60,6 +64,7 @@ struct Pool {
     cluster_name: Arc<str>,
     max: Option<u32>,
     dress: Arc<Dress>,
+    drain: DrainPolicy,
     port: Option<Arc<dyn ClusterPort>>,
 }
 
@@ -193,6 +198,7 @@ impl Facts {
                     cluster_name: owner.object.name.to_string().into(),
                     max,
                     dress,
+                    drain: drain_policy(owner.object.spec.drain),
                     port: self.connections.port(&owner.object),
                 },
             );
@@ -244,6 +250,10 @@ impl Around for Facts {
 
     fn dress(&self, pool: &str) -> Arc<Dress> {
         self.read().pools.get(pool).map(|pool| Arc::clone(&pool.dress)).unwrap_or_default()
+    }
+
+    fn drain_policy(&self, pool: &str) -> DrainPolicy {
+        self.read().pools.get(pool).map(|pool| pool.drain).unwrap_or_default()
     }
 
     fn pool_max(&self, pool: &str) -> Option<u32> {

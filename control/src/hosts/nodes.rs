@@ -3,19 +3,20 @@
 use std::{collections::HashMap, sync::Arc};
 
 use muster_engine::{
-    down::{Fate, fate},
+    down::{Controllers, Fate, blocks, fate},
     fit::requests::{self, Amounts},
     lifecycle::{Cordon, NodeSeen, NodeView, PodsView},
+    snapshot::DrainPolicy,
 };
 use muster_model::{
     Duration, Known, NODEPOOL_LABEL, Quantity, Timestamp,
-    host::{Ambiguous, BareMetalNodeSpec, MatchBy, node_of},
+    host::{Ambiguous, BareMetalNodeSpec, HostOp, MatchBy, node_of},
     k8s::{Effect, Labels, Node, Pod, Taint},
     observe::{CORDON_MARK, ClusterView, OFF_TAINT, OUT_OF_SERVICE_TAINT, STARTUP_TAINT},
     pool::TaintEffect,
 };
 
-use super::around::Dress;
+use super::{around::Dress, turn::Shared};
 
 /// Names the host on its node.
 pub(super) const HOST_LABEL: &str = "muster.dev/host";
@@ -195,29 +196,48 @@ pub(super) fn taints(spec: &BareMetalNodeSpec, dress: &Dress) -> Vec<Taint> {
     all
 }
 
-/// What keeps a pod from being evicted at all, if something does.
-fn is_protected(pod: &Pod) -> bool {
-    KEEP.iter().any(|(key, value)| pod.metadata.annotations.text(key) == Some(value))
+/// Which pods keep their node: those that say so, and in a drain that the planner wants those that it would not have
+/// drained the node of. One of them may have been bound past the cordon (OPS-F10). What a person wants is done.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Kept(Option<DrainPolicy>);
+
+impl Kept {
+    pub(super) fn of(shared: &Shared, pool: &str, op: Option<&HostOp>) -> Self {
+        let planned = op.is_some_and(|op| op.cause.is_automatic());
+        Self(planned.then(|| shared.around.drain_policy(pool)))
+    }
+
+    fn holds(self, pod: &Pod) -> bool {
+        let says_so = KEEP.iter().any(|(key, value)| pod.metadata.annotations.text(key) == Some(value));
+        // Replicas and the budgets of system pods are left to whoever planned: they change while a node is drained.
+        says_so || self.0.is_some_and(|policy| !blocks(pod, policy, &Controllers::default(), true).is_empty())
+    }
 }
 
 /// Pods to be evicted, in the order of their names.
-pub(super) fn evictable<'i>(index: &'i Indexed, node: &str, now: Timestamp) -> Vec<&'i Pod> {
-    let moves = |pod: &&Pod| matches!(fate(pod, now), Fate::Moves | Fate::Expendable) && !is_protected(pod);
+pub(super) fn evictable<'i>(index: &'i Indexed, node: &str, kept: Kept, now: Timestamp) -> Vec<&'i Pod> {
+    let moves = |pod: &&Pod| matches!(fate(pod, now), Fate::Moves | Fate::Expendable) && !kept.holds(pod);
     let mut pods: Vec<&Pod> = index.pods_on(node).filter(moves).collect();
     pods.sort_by_key(|pod| pod.key());
     pods
 }
 
 /// The pods on a node as the lifecycle wants them.
-pub(super) fn pods_seen(index: &Indexed, node: &str, blocked_by: Option<&str>, now: Timestamp) -> PodsView {
+pub(super) fn pods_seen(
+    index: &Indexed,
+    node: &str,
+    kept: Kept,
+    blocked_by: Option<&str>,
+    now: Timestamp,
+) -> PodsView {
     let guarded = index.view.guard_of(node).map(ToString::to_string);
-    let mut seen = PodsView { guarded, ..count(index.pods_on(node), now) };
+    let mut seen = PodsView { guarded, ..count(index.pods_on(node), kept, now) };
     seen.blocked_by = blocked_by.filter(|_| seen.evictable > 0).map(str::to_owned);
     seen
 }
 
 /// Pods by what becomes of them when their node is drained.
-pub(super) fn count<'p>(pods: impl Iterator<Item = &'p Pod>, now: Timestamp) -> PodsView {
+pub(super) fn count<'p>(pods: impl Iterator<Item = &'p Pod>, kept: Kept, now: Timestamp) -> PodsView {
     let mut seen = PodsView::default();
     for pod in pods {
         match fate(pod, now) {
@@ -225,7 +245,7 @@ pub(super) fn count<'p>(pods: impl Iterator<Item = &'p Pod>, now: Timestamp) -> 
             // Nobody has seen it end: power stays until it is gone.
             Fate::Terminating | Fate::LongTerminating if muster_model::planted::is("F9") => {}
             Fate::Terminating | Fate::LongTerminating => seen.terminating += 1,
-            Fate::Moves if is_protected(pod) => seen.protected += 1,
+            Fate::Moves if kept.holds(pod) => seen.protected += 1,
             Fate::Moves | Fate::Expendable => seen.evictable += 1,
         }
     }
@@ -261,7 +281,7 @@ pub(super) fn digest(host: &str, spec: &BareMetalNodeSpec, dress: &Dress, index:
 #[cfg(test)]
 mod tests {
     use muster_model::k8s::Objects;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -282,5 +302,33 @@ mod tests {
         check("2026-11-16T11:13:53Z", 0);
         check("2026-11-16T11:13:54Z", 1);
         check("2026-11-16T11:13:55Z", 1);
+    }
+
+    /// OPS-F10: what the planner would not have drained the node of ends a drain of the planner's.
+    #[test]
+    fn ops_f10_pods_that_nobody_makes_again_keep_their_node() {
+        #[track_caller]
+        fn check(extra: Value, policy: Option<DrainPolicy>, held: bool) {
+            let mut pod = json!({"metadata": {"name": "p", "namespace": "n",
+                "ownerReferences": [{"kind": "ReplicaSet", "name": "rs", "controller": true}]}, "spec": {}});
+            muster_model::patch::merge_patch(&mut pod, &extra);
+            let pod: Pod = serde_json::from_value(pod).unwrap();
+            let now = "2026-11-16T11:13:54Z".parse().unwrap();
+            let seen = count(std::iter::once(&pod), Kept(policy), now);
+            assert_eq!((seen.protected, seen.evictable), if held { (1, 0) } else { (0, 1) }, "{extra}");
+        }
+        let strict = DrainPolicy::default();
+        let lax = DrainPolicy { keep_unreplicated: false, keep_local_storage: false, ..strict };
+        let bare = json!({"metadata": {"ownerReferences": null}});
+        let scratch = json!({"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}});
+        let asks = json!({"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}});
+        check(json!({}), Some(strict), false);
+        check(bare.clone(), Some(strict), true);
+        check(bare.clone(), Some(lax), false);
+        check(bare, None, false); // a person wants it off
+        check(scratch.clone(), Some(strict), true);
+        check(scratch, Some(lax), false);
+        check(asks.clone(), Some(lax), true);
+        check(asks, None, true);
     }
 }

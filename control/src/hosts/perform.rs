@@ -5,7 +5,7 @@ use std::sync::Arc;
 use muster_engine::lifecycle::{Effect, EffectKind, Outcome, Performed, Step, TroubleClass};
 use muster_model::{
     Known, Timestamp,
-    host::{BareMetalNodeSpec, BareMetalNodeStatus, Limits, Phase, Power, PowerCall, State},
+    host::{BareMetalNodeSpec, BareMetalNodeStatus, HostOp, Limits, Phase, Power, PowerCall, State},
     k8s::{Effect as TaintEffect, Taint},
     observe::{
         About, ActError, Acted, ClusterPort, NodeAction, Note, OFF_TAINT, OUT_OF_SERVICE_TAINT, STARTUP_TAINT,
@@ -35,6 +35,7 @@ pub(super) struct Scene<'a> {
     pub name: &'a Arc<str>,
     pub spec: &'a BareMetalNodeSpec,
     pub status: &'a BareMetalNodeStatus,
+    pub op: Option<&'a HostOp>,
     pub limits: &'a Limits,
     pub ways: &'a [Way],
     pub access: u64,
@@ -298,7 +299,8 @@ async fn act(scene: &Scene<'_>, memo: &mut Memo, effect: &Effect, kind: &EffectK
 async fn evict(scene: &Scene<'_>, memo: &mut Memo, port: &Arc<dyn ClusterPort>, node: &str) {
     let Cluster::Seen(index) = scene.cluster else { return };
     memo.blocked_by = None;
-    for pod in nodes::evictable(index, node, scene.shared.clock.now()).into_iter().take(EVICTIONS) {
+    let kept = nodes::Kept::of(scene.shared, &scene.spec.pool, scene.op);
+    for pod in nodes::evictable(index, node, kept, scene.shared.clock.now()).into_iter().take(EVICTIONS) {
         if scene.shared.lead.now().is_none_or(|lead| lead.fence != scene.lead.fence) {
             return; // somebody else goes on
         }

@@ -12,7 +12,7 @@ use muster_model::{
 use super::{
     around::Home,
     evidence::Cluster,
-    nodes::{self, Indexed},
+    nodes::{self, Indexed, Kept},
     turn::Shared,
 };
 
@@ -31,7 +31,7 @@ pub(super) async fn recount(
     let now = shared.clock.now();
     let due = match phase {
         Phase::Cordoned | Phase::Drained => true,
-        Phase::Evicting => nodes::pods_seen(index, &node, None, now).total() == 0,
+        Phase::Evicting => nodes::pods_seen(index, &node, Kept::default(), None, now).total() == 0,
         _ => false,
     };
     if !due {
@@ -40,7 +40,7 @@ pub(super) async fn recount(
     let Home::Cluster { port, .. } = shared.around.home(&spec.pool) else { return None };
     match port.pods_on(&node).await {
         Ok(None) => None,
-        Ok(Some(pods)) => Some(Ok(nodes::count(pods.iter(), now))),
+        Ok(Some(pods)) => Some(Ok(nodes::count(pods.iter(), Kept::default(), now))),
         Err(error) => Some(Err(error.to_string())),
     }
 }

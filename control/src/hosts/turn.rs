@@ -309,6 +309,7 @@ impl Turn<'_> {
             name: self.name,
             spec: &spec,
             status: &step.state.status,
+            op: step.state.op.as_ref(),
             limits: &settings.limits,
             ways: &ways,
             access: settings.credential_version,

@@ -113,9 +113,11 @@ struct Shared {
     cache: Cache,
     head: tokio::sync::watch::Sender<Revision>,
     live: AtomicBool,
+    /// Tells those who wait for the feed that it follows the store.
+    lively: tokio::sync::Notify,
     loaded: AtomicBool,
-    /// What the last look at the store said about the freeze.
-    freeze: RwLock<Arc<Freeze>>,
+    /// What is known about the freeze, and how often that was set.
+    freeze: RwLock<(u64, Arc<Freeze>)>,
 }
 
 impl Shared {
@@ -125,6 +127,9 @@ impl Shared {
 
     fn set_live(&self, live: bool) {
         self.live.store(live, Ordering::Release);
+        if live {
+            self.lively.notify_waiters();
+        }
     }
 
     fn revision(&self) -> Revision {
@@ -223,6 +228,7 @@ impl Registry {
             cache: Cache::default(),
             head: tokio::sync::watch::Sender::new(Revision::ZERO),
             live: AtomicBool::new(false),
+            lively: tokio::sync::Notify::new(),
             loaded: AtomicBool::new(false),
             freeze: RwLock::default(),
         });
@@ -254,13 +260,37 @@ impl Registry {
         self.shared.live.load(Ordering::Acquire)
     }
 
+    /// Waits until the feed follows the store: only then lists are answered.
+    pub async fn until_live(&self) {
+        loop {
+            // Asked for before looking, so that nothing is missed in between.
+            let mut told = std::pin::pin!(self.shared.lively.notified());
+            told.as_mut().enable();
+            if self.is_live() {
+                return;
+            }
+            told.await;
+        }
+    }
+
     /// Whether anything may act, as of a moment ago. [`freeze::state`] asks the store itself.
     pub fn freeze(&self) -> Arc<Freeze> {
-        Arc::clone(&self.shared.freeze.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.shared.freeze.read().unwrap_or_else(PoisonError::into_inner).1)
     }
 
     pub fn set_freeze(&self, state: Freeze) {
-        *self.shared.freeze.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(state);
+        let mut known = self.shared.freeze.write().unwrap_or_else(PoisonError::into_inner);
+        *known = (known.0 + 1, Arc::new(state));
+    }
+
+    /// Asks the store about the freeze. What was set while it answered is newer than its answer, and stays.
+    pub(crate) async fn look_at_freeze(&self) {
+        let times = self.shared.freeze.read().unwrap_or_else(PoisonError::into_inner).0;
+        let state = freeze::state(self.store().as_ref()).await;
+        let mut known = self.shared.freeze.write().unwrap_or_else(PoisonError::into_inner);
+        if known.0 == times {
+            *known = (times + 1, Arc::new(state));
+        }
     }
 
     /// How far lists have come.

@@ -62,14 +62,12 @@ pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
 
 /// Keeps what is known about the freeze fresh, and lifts the one that a restore left once the world was seen.
 async fn look_at_freeze(registry: &Registry) {
-    let store = registry.store().as_ref();
-    match freeze::lift_when_observed(store).await {
+    match freeze::lift_when_observed(registry.store().as_ref()).await {
         Ok(true) => tracing::info!("the world was observed again after a restore; Muster may act"),
         Ok(false) => {}
         Err(error) => tracing::warn!(%error, "whether the world was observed again is not known"),
     }
-    let state = freeze::state(store).await;
-    registry.set_freeze(state);
+    registry.look_at_freeze().await;
 }
 
 async fn tick(registry: &Registry) -> Result<(), RegistryError> {

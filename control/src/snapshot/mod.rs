@@ -27,7 +27,11 @@ use muster_engine::{
     groups::groups,
     snapshot::{DrainPolicy, Gap, Hold, Limits, PowerLimits, Scope, Stops},
 };
-use muster_model::{Duration, Timestamp, host::FreezeMode};
+use muster_model::{
+    Duration, Timestamp,
+    cluster::{Drain, Keep},
+    host::FreezeMode,
+};
 
 pub use inputs::{HostInput, Inputs, Observed, PoolInput, TriggerInput};
 pub use memory::{Asked, Memory};
@@ -55,7 +59,11 @@ pub struct Built {
 /// Builds the snapshot of one cluster.
 pub fn build(inputs: &Inputs) -> Built {
     let mut draft = Draft {
-        snapshot: Snapshot { now: inputs.now, drain: DrainPolicy::default(), ..Snapshot::default() },
+        snapshot: Snapshot {
+            now: inputs.now,
+            drain: drain_policy(inputs.cluster.spec.drain),
+            ..Snapshot::default()
+        },
         incomplete: Vec::new(),
         set_aside: inputs.set_aside.clone(),
         next: None,
@@ -72,6 +80,18 @@ pub fn build(inputs: &Inputs) -> Built {
     spread(inputs, &mut draft);
     let Draft { snapshot, incomplete, set_aside, next } = draft;
     Built { snapshot, incomplete, set_aside, next }
+}
+
+/// Which pods keep their nodes, as the cluster says.
+pub fn drain_policy(said: Option<Drain>) -> DrainPolicy {
+    let (said, usual) = (said.unwrap_or_default(), DrainPolicy::default());
+    let keeps = |word: Option<Keep>, usual: bool| word.map_or(usual, |word| word == Keep::Keep);
+    DrainPolicy {
+        keep_unreplicated: keeps(said.bare_pods, usual.keep_unreplicated),
+        keep_local_storage: keeps(said.local_storage, usual.keep_local_storage),
+        keep_system: keeps(said.system_pods, usual.keep_system),
+        min_replicas: said.min_replicas.unwrap_or(usual.min_replicas),
+    }
 }
 
 /// A snapshot under construction.

@@ -215,6 +215,8 @@ pub struct PoolView {
     pub last_in_rack: bool,
     /// How many pods would have no place if this host were gone.
     pub would_pend: Known<u32>,
+    /// Why no host of the pool is cycled to bring its node back: so many are lost that something else is wrong.
+    pub repairs_stopped: Option<String>,
 }
 
 /// What became of the power call that the state announces.

@@ -150,6 +150,11 @@ pub(super) fn lost_node(mut turn: Turn<'_>) -> Step {
         let limit = turn.settings().limits.lost;
         return give_up(turn, "NodeLost", &format!("its node did not come back within {limit}"));
     }
+    let left = turn.status.deadline.map(|deadline| turn.left(deadline)).unwrap_or_default();
+    if let Some(why) = turn.seen.pool.repairs_stopped.clone() {
+        turn.ask_probe();
+        return turn.stay(format!("its node is away; {left} left to come back; 0 power cycles: {why}"));
+    }
     let cycled = turn.op.as_ref().is_some_and(|op| op.cycled);
     let driver = turn.first(|abilities| abilities.cycle);
     if let (Some(driver), false, true) = (driver, cycled, turn.settings().policy.cycle_lost.is_allowed()) {
@@ -165,7 +170,6 @@ pub(super) fn lost_node(mut turn: Turn<'_>) -> Step {
         }
     }
     turn.ask_probe();
-    let left = turn.status.deadline.map(|deadline| turn.left(deadline)).unwrap_or_default();
     turn.stay(format!("its node is away; {left} left to come back"))
 }
 

@@ -107,26 +107,22 @@ pub fn translate<'a>(input: &Input<'a>, keys: &'a mut Vec<Box<str>>) -> Translat
         input.namespaces.iter().map(|space| (&*space.metadata.name, &space.metadata.labels)).collect();
     let mut terms = Terms::new(keys, namespaces);
     let lanes = lanes(&classes, &disks);
-    let mut numeric: Vec<solve::Class> = classes
-        .iter()
-        .zip(&signatures.of_class)
-        .enumerate()
-        .map(|(at, (class, &signature))| {
-            let mut rules = solve::Class {
-                count: class.members.len() as u32,
-                request: disks.request(at, with_disks(&mut requests[at], lanes.len())),
-                priority: class.pod.spec.priority.unwrap_or(0),
-                signature,
-                prefers: prefers(class.pod, &targets, &locations),
-                ..solve::Class::default()
-            };
-            terms.rules(class.pod, &signatures, &disks, &mut rules);
-            if input.wishes == Wishes::Kept {
-                terms.wishes(class.pod, &signatures, &mut rules);
-            }
-            rules
-        })
-        .collect();
+    let mut numeric = Vec::with_capacity(classes.len());
+    for (at, class) in classes.iter().enumerate() {
+        let mut rules = solve::Class {
+            count: class.members.len() as u32,
+            request: disks.request(at, with_disks(&mut requests[at], lanes.len())),
+            priority: class.pod.spec.priority.unwrap_or(0),
+            signature: signatures.of_class[at],
+            prefers: prefers(class.pod, &targets, &locations),
+            ..solve::Class::default()
+        };
+        terms.rules(class.pod, &signatures, &disks, &mut rules);
+        if input.wishes == Wishes::Kept {
+            terms.wishes(class.pod, &signatures, &mut rules);
+        }
+        numeric.push(rules);
+    }
     let held: Vec<Vec<u32>> = guards.iter().map(|guard| terms.hold(guard.pod)).collect();
     let occupied: Vec<(u32, Vec<u32>)> = input
         .running
@@ -135,14 +131,7 @@ pub fn translate<'a>(input: &Input<'a>, keys: &'a mut Vec<Box<str>>) -> Translat
         .map(|running| (running.node, terms.occupy(running.pod)))
         .collect();
     let mut daemon_marks: Vec<Vec<u32>> = input.daemons.iter().map(|pod| terms.occupy(pod)).collect();
-    for (class, rules) in classes.iter().zip(&mut numeric) {
-        rules.raises.extend(terms.raises(class.face, class.pod));
-        rules.raises.sort_unstable();
-        rules.raises.dedup();
-        rules.forbids.extend(terms.forbidden(class.pod));
-        rules.forbids.sort_unstable();
-        rules.forbids.dedup();
-    }
+    complete(&mut terms, &classes, &mut numeric);
     for (marks, pod) in daemon_marks.iter_mut().zip(&input.daemons) {
         marks.extend(terms.raised_by(pod));
     }
@@ -153,18 +142,8 @@ pub fn translate<'a>(input: &Input<'a>, keys: &'a mut Vec<Box<str>>) -> Translat
     for (node, ports) in &occupied {
         raise(&mut marks[*node as usize], ports, 1);
     }
-    let mut free = free_amounts(input, &lanes, &disks);
     mark_running(input, &terms, &mut marks);
-    let nodes = marks
-        .into_iter()
-        .enumerate()
-        .map(|(at, marks)| solve::Node {
-            free: std::mem::take(&mut free[at]),
-            signature: signatures.of_target[at],
-            location: locations.of_target[at],
-            marks,
-        })
-        .collect();
+    let nodes = nodes(free_amounts(input, &lanes, &disks), marks, &signatures, &locations);
     let shapes = shapes(input, &lanes, &signatures, &locations, &daemon_marks, &disks);
     let problem = solve::Problem {
         lanes: lanes.len(),
@@ -178,6 +157,34 @@ pub fn translate<'a>(input: &Input<'a>, keys: &'a mut Vec<Box<str>>) -> Translat
         allowed: signatures.allowed,
     };
     Translated { problem, classes, lanes }
+}
+
+/// Adds what every class raises and what it must not meet: both are known once all terms are.
+fn complete(terms: &mut Terms<'_>, classes: &[PodClass<'_>], numeric: &mut [solve::Class]) {
+    for (class, rules) in classes.iter().zip(numeric) {
+        rules.raises.extend(terms.raises(class.face, class.pod));
+        rules.raises.sort_unstable();
+        rules.raises.dedup();
+        rules.forbids.extend(terms.forbidden(class.pod));
+        rules.forbids.sort_unstable();
+        rules.forbids.dedup();
+    }
+}
+
+/// The nodes, each with what is free on it and the marks of what runs there.
+fn nodes(
+    free: Vec<Vec<i64>>,
+    marks: Vec<Vec<(u32, u32)>>,
+    signatures: &Signatures<'_>,
+    locations: &Locations,
+) -> Vec<solve::Node> {
+    let node = |(at, (free, marks))| solve::Node {
+        free,
+        signature: signatures.of_target[at],
+        location: locations.of_target[at],
+        marks,
+    };
+    free.into_iter().zip(marks).enumerate().map(node).collect()
 }
 
 /// Classes in the order of the problem, and what each asks for by lane, those of volumes not among them.

@@ -295,6 +295,12 @@ fn row_15_a_node_that_is_away_is_lost_and_may_come_back() {
     later.settings.policy.cycle_lost = Permission::Allowed;
     assert_eq!(calls(&step(&done.state, &later, at(125))), []);
     later.pods = known(PodsView::default(), at(125));
+    // OPS-R14: not while something larger is wrong.
+    let mut many = later.clone();
+    many.pool.repairs_stopped = Some("3 of 8 hosts of pool gpu are lost".into());
+    let waits = step(&done.state, &many, at(125));
+    assert_eq!((waits.state.phase(), calls(&waits)), (Phase::Lost, vec![]));
+    assert!(waits.reason.contains("0 power cycles: 3 of 8 hosts"), "{}", waits.reason);
     let cycle = step(&done.state, &later, at(125));
     check(&cycle, 15, Phase::Lost);
     assert_eq!(calls(&cycle), [PowerCall::PowerCycle { driver: 0 }]);

@@ -62,7 +62,12 @@ pub(crate) fn evidence(now: Timestamp) -> Evidence {
         boot_progress: None,
         node: known(NodeView::Absent, now),
         pods: known(PodsView::default(), now),
-        pool: PoolView { below_max: true, last_in_rack: false, would_pend: known(0, now) },
+        pool: PoolView {
+            below_max: true,
+            last_in_rack: false,
+            would_pend: known(0, now),
+            repairs_stopped: None,
+        },
         performed: Performed::Nothing,
     }
 }

@@ -1,10 +1,11 @@
 //! The schema of `Cluster`.
 
+use muster_model::cluster::MAX_REPLICAS;
 use serde_json::Value;
 
 use super::{
     parts::{column, free, mode, name_of, platform, release, status},
-    schema::{Field, count, list, map, object, set, tally, text},
+    schema::{Field, count, list, map, object, set, tally, text, words},
 };
 
 pub(super) fn columns() -> Vec<Value> {
@@ -38,6 +39,7 @@ pub(super) fn spec() -> Field {
             ),
             ("platform", cluster_platform()),
             ("mode", mode("Whether decisions are carried out; a new cluster only gives advice.")),
+            ("drain", drain()),
             ("release", release()),
             ("networking", networking()),
             ("dns", dns()),
@@ -51,6 +53,26 @@ pub(super) fn spec() -> Field {
     .rule(
         "self.platform.type != 'gcp' || !has(self.infraID) || size(self.infraID) <= 15",
         "infraID has at most 15 characters on Google Cloud",
+    )
+}
+
+fn drain() -> Field {
+    let keep = |about| words(about, &["keep", "evict"]);
+    object(
+        "Which pods keep their nodes although others could leave; keep unless given.",
+        [
+            ("barePods", keep("Pods without a controller: nobody makes them again.")),
+            ("localStorage", keep("Pods with an emptyDir on disk or a hostPath, which they would lose.")),
+            ("systemPods", keep("Pods of kube-system without a budget.")),
+            (
+                "minReplicas",
+                count(
+                    "Controllers with fewer replicas than this keep theirs where they are.",
+                    0,
+                    i64::from(MAX_REPLICAS),
+                ),
+            ),
+        ],
     )
 }
 

@@ -2,7 +2,7 @@
 
 use muster_model::{
     Cluster, NodePool, Timestamp,
-    cluster::{ClusterSpec, Networking},
+    cluster::{ClusterSpec, Drain, Networking},
     host::BareMetalNodeSpec,
     pool::{Autoscaling, Management, PoolContext, PoolSpec, Template},
     resource::{ResourceKind, defaults, shape},
@@ -62,6 +62,7 @@ fn pool(spec: Value) -> NodePool {
 fn whole_cluster() -> Cluster {
     cluster(json!({
         "infraID": "lab-1", "platform": { "type": "gcp", "gcp": { "region": "us-central1" } }, "mode": "active",
+        "drain": { "barePods": "evict", "localStorage": "evict", "systemPods": "keep", "minReplicas": 2 },
         "release": { "version": "1.30" },
         "networking": {
             "clusterNetwork": [{ "cidr": "10.128.0.0/14", "hostPrefix": 23 }], "serviceNetwork": ["172.30.0.0/16"],
@@ -149,6 +150,7 @@ fn the_examples_say_everything() {
         infra_id,
         platform: _,
         mode,
+        drain,
         release,
         networking,
         dns,
@@ -159,6 +161,10 @@ fn the_examples_say_everything() {
         infra_id.is_some() && mode.is_some() && release.is_some() && dns.is_some() && issuer_url.is_some()
     );
     assert!(service_account_signing_key.is_some());
+    let Drain { bare_pods, local_storage, system_pods, min_replicas } = drain.unwrap();
+    assert!(
+        bare_pods.is_some() && local_storage.is_some() && system_pods.is_some() && min_replicas.is_some()
+    );
     let Networking { cluster_network, service_network, pod_cidr, service_cidr } = networking.unwrap();
     assert!(
         cluster_network.is_some()

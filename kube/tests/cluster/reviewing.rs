@@ -17,6 +17,11 @@ async fn a_token_names_its_bearer_and_rbac_names_the_roles() {
         cluster.kubectl(&["-n", "team-a", "create", "serviceaccount", account], "");
     }
     cluster.kubectl(&["create", "-f", "-"], ROLES);
+    let account = |name: &str| format!("system:serviceaccount:team-a:{name}");
+    for verb in ["viewer", "auditor"] {
+        cluster.until_allowed(&account("everywhere"), verb, "projects.muster.dev", None);
+    }
+    cluster.until_allowed(&account("in-project"), "operator", "projects.muster.dev", Some("team-a"));
     let token = |account: &str, audience: &str| {
         let audience = format!("--audience={audience}");
         cluster.kubectl(&["-n", "team-a", "create", "token", account, &audience], "").trim().to_owned()

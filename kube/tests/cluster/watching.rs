@@ -8,7 +8,7 @@ use muster_model::observe::ClusterPort;
 
 use crate::{
     proxy::{Faults, Proxy},
-    support::{namespace, node, pod, view_with, watch},
+    support::{namespace, node, pod, until, view_with, watch},
 };
 
 /// The pods of one namespace in a view.
@@ -103,8 +103,11 @@ async fn ops_f4_a_watch_that_is_cut_every_second_misses_nothing() {
         (pods_in(view, "cut") == names(&["pod-4", "pod-5"])).then_some(())
     })
     .await;
-    let pods = kube.health().sources.into_iter().find(|source| source.kind == "pods").unwrap();
-    assert!(pods.reconnects >= 2, "it was cut: {pods:?}");
+    let pods = until("it was cut", || async {
+        let pods = kube.health().sources.into_iter().find(|source| source.kind == "pods").unwrap();
+        (pods.reconnects >= 2).then_some(pods)
+    })
+    .await;
     assert_eq!(pods.lists, 1, "a cut connection is taken up where it ended: {pods:?}");
     assert!(proxy.seen.lock().unwrap().watches > 18);
 }

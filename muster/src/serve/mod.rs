@@ -59,6 +59,8 @@ use crate::{
 
 /// The port that the command line asks when nothing else is said.
 const DEFAULT_PORT: u16 = 8080;
+/// How long callers are kept waiting for lists at the start: a store that takes longer is in trouble, and answers tell of it.
+const FIRST_LISTS: std::time::Duration = std::time::Duration::from_secs(10);
 
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
@@ -181,21 +183,8 @@ impl Served {
         let candidate = election::Candidate { holder, by };
         let switching =
             hosts::start(settings, &hosts, &registry, Arc::clone(&connections), &clock, candidate, played)?;
-        metrics.register(Box::new(HostCollector::new(Arc::clone(&switching.host_loop))));
-        if settings.parsed("metrics.hosts")? {
-            metrics.register_hosts(Box::new(EachHostCollector::new(Arc::clone(&switching.host_loop))));
-        }
-        let mut parts = Parts::new(Arc::clone(&registry));
-        parts.connections = connections;
-        parts.time_factor = settings.parsed("hosts.time-factor")?;
-        parts.triggers = Some(match played {
-            Some(one) => Arc::clone(&one.triggers),
-            None => Arc::new(triggers::Configured::new(settings, Arc::clone(registry.store()))?),
-        });
-        parts.thinking = Thinking::Aside;
-        metrics.register(Box::new(PlannerCollector::new(Arc::clone(&parts.board))));
-        let board = Arc::clone(&parts.board);
-        metrics.register_text(Box::new(move || collect_seed::text(&board)));
+        let parts = planner_parts(settings, &registry, connections, played)?;
+        expose(settings, &metrics, &switching, &parts)?;
         let desk = page::desk(
             settings,
             &registry,
@@ -289,6 +278,8 @@ impl Served {
         if seed_example {
             app.example = Some(Example::register(&app.registry, app.clock.now()).await?);
         }
+        // Who is told where it is gets answers: lists need a feed that follows the store. One that cannot says so in each.
+        let _ = tokio::time::timeout(FIRST_LISTS, app.registry.until_live()).await;
         let listener =
             TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
         announce(listener.local_addr()?, &app);
@@ -308,6 +299,41 @@ impl Served {
         tracing::info!("stopped");
         Ok(())
     }
+}
+
+/// What planners work with.
+fn planner_parts(
+    settings: &Settings,
+    registry: &Arc<Registry>,
+    connections: Arc<dyn Connections>,
+    played: Option<&Played>,
+) -> anyhow::Result<Parts> {
+    let mut parts = Parts::new(Arc::clone(registry));
+    parts.connections = connections;
+    parts.time_factor = settings.parsed("hosts.time-factor")?;
+    parts.triggers = Some(match played {
+        Some(one) => Arc::clone(&one.triggers),
+        None => Arc::new(triggers::Configured::new(settings, Arc::clone(registry.store()))?),
+    });
+    parts.thinking = Thinking::Aside;
+    Ok(parts)
+}
+
+/// Shows hosts and planners to whoever scrapes.
+fn expose(
+    settings: &Settings,
+    metrics: &Metrics,
+    switching: &hosts::Running,
+    parts: &Parts,
+) -> anyhow::Result<()> {
+    metrics.register(Box::new(HostCollector::new(Arc::clone(&switching.host_loop))));
+    if settings.parsed("metrics.hosts")? {
+        metrics.register_hosts(Box::new(EachHostCollector::new(Arc::clone(&switching.host_loop))));
+    }
+    metrics.register(Box::new(PlannerCollector::new(Arc::clone(&parts.board))));
+    let board = Arc::clone(&parts.board);
+    metrics.register_text(Box::new(move || collect_seed::text(&board)));
+    Ok(())
 }
 
 async fn open_registry(

@@ -12,13 +12,13 @@ use crate::{
 /// Waits until something is so.
 #[allow(clippy::disallowed_methods, reason = "a test waits for another process here")]
 pub(crate) async fn until<F: Future<Output = bool>>(is_so: impl Fn() -> F) {
-    for _ in 0..600 {
+    for _ in 0..1_800 {
         if is_so().await {
             return;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    panic!("it was not so after a minute");
+    panic!("it was not so after minutes");
 }
 
 /// Whatever was committed before the server died is delivered to whoever resumes after the restart.

@@ -2,7 +2,6 @@
 
 use std::{
     io::{BufRead, BufReader},
-    net::TcpListener,
     path::Path,
     process::{Child, Command, Stdio},
     sync::{
@@ -98,10 +97,10 @@ impl Etcd {
         let binaries = String::from_utf8(built.stdout).expect("a path").trim().to_owned();
         let directory = tempfile::tempdir().expect("a temporary directory");
         let data = directory.path().join("data");
-        let free =
-            || TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port();
-        let (client, peer) = (format!("127.0.0.1:{}", free()), format!("http://127.0.0.1:{}", free()));
-        let url = format!("http://{client}");
+        let ports = muster_emulate::ports::take(2).expect("free ports");
+        let [client, peer] = [0, 1].map(|at: usize| ports[at].local_addr().expect("it is bound").to_string());
+        drop(ports);
+        let (url, peer) = (format!("http://{client}"), format!("http://{peer}"));
         let (process, _) = run(
             &[
                 &format!("{binaries}/etcd"),
@@ -121,6 +120,8 @@ impl Etcd {
                 &format!("m1={peer}"),
                 "--log-level",
                 "error",
+                // Nobody pulls the machine's plug here, and a disk that many share is slow.
+                "--unsafe-no-fsync",
             ],
             &[],
             None,
@@ -133,6 +134,7 @@ impl Etcd {
     pub(crate) fn ctl(&self, arguments: &[&str]) -> String {
         let output = Command::new(format!("{}/etcdctl", self.binaries))
             .arg(format!("--endpoints=http://{}", self.address))
+            .args(["--dial-timeout=60s", "--command-timeout=120s"])
             .args(arguments)
             .output()
             .expect("etcdctl runs");

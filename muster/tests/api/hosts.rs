@@ -91,8 +91,10 @@ async fn hosts_are_registered_read_changed_and_deleted(world: World) {
         .expect(200);
     assert_eq!(replaced.body["created_by"], made.body["created_by"], "who registered it stays");
     let story = user.get(&format!("{path}/events")).await.expect(200);
-    let verbs: Vec<&str> =
-        story.body["events"].as_array().unwrap().iter().map(|e| e["what"].as_str().unwrap()).collect();
+    // What the host loop tells of its looks stands in between.
+    let events = story.body["events"].as_array().unwrap().iter();
+    let people = events.filter(|event| event["source"] == "inventory");
+    let verbs: Vec<&str> = people.map(|event| event["what"].as_str().unwrap()).collect();
     assert_eq!(verbs, ["create", "patch", "replace"]);
     user.and("if-match", "\"1\"").delete(&path).await.refused(412, "PRECONDITION_FAILED");
     assert_eq!(user.delete(&format!("{path}?dryRun=true")).await.expect(202).body["gone"], true);

@@ -91,7 +91,7 @@ async fn until_closed(stream: &mut TcpStream) -> String {
 
 #[tokio::test]
 async fn a_head_that_does_not_come_to_its_end_loses_the_connection() {
-    let (_server, world, _directory) = start(&["limits.header-timeout=1s"]);
+    let (_server, world, _directory) = start(&["limits.header-timeout=5s"]);
     let mut silent = connect(&world).await;
     let mut half = connect(&world).await;
     half.write_all(b"GET /api/v1/nodepools HTTP/1.1\r\nhost: x\r\nx-user-email: a@exam").await.unwrap();
@@ -150,12 +150,12 @@ async fn answer(stream: &mut TcpStream) -> (u16, Value) {
 
 #[tokio::test]
 async fn a_body_that_does_not_come_is_refused_and_the_server_goes_on() {
-    let (_server, world, _directory) = start(&["limits.body-timeout=1s"]);
+    let (_server, world, _directory) = start(&["limits.body-timeout=5s"]);
     let mut known = half_a_body(&world, "x-user-email: slow@example.com\r\n").await;
     let mut stranger = half_a_body(&world, "").await;
     let (status, body) = answer(&mut known).await;
     assert_eq!((status, &body["error"]["code"]), (400, &json!("VALIDATION_ERROR")));
-    assert!(body["error"]["details"].as_str().unwrap().contains("within 1s"), "{body}");
+    assert!(body["error"]["details"].as_str().unwrap().contains("within 5s"), "{body}");
     let (status, body) = answer(&mut stranger).await;
     assert_eq!((status, &body["error"]["code"]), (401, &json!("UNAUTHENTICATED")));
     until_closed(&mut known).await;

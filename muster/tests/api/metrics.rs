@@ -7,7 +7,10 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::harness::{Etcd, Server, World, embedded, etcd, gcp_spec, report};
+use crate::{
+    faults::until,
+    harness::{Etcd, Server, World, embedded, etcd, gcp_spec, report},
+};
 
 /// The metrics after requests of every kind.
 async fn scraped(world: &World) -> String {
@@ -125,8 +128,13 @@ async fn a_fleet_stays_within_its_series(world: World) {
         }
     };
     churn().await;
-    // The first scrape is itself a request that is counted from then on.
-    series(&world).await;
+    // Hosts take their first turns within half a minute, and from then on their pools have figures. The first scrape is itself a
+    // request that is counted from then on.
+    until(|| async {
+        let (_, text) = series(&world).await;
+        (0..20).all(|pool| text.contains(&format!("muster_hosts_power_watts{{pool=\"metal-{pool}\"}}")))
+    })
+    .await;
     let (before, text) = series(&world).await;
     assert!(before <= 2_000, "{before} series");
     assert!(text.len() <= 5_000_000, "{} bytes", text.len());

@@ -1,11 +1,6 @@
 //! An etcd of three members that can be killed and started again one by one.
 
-use std::{
-    hash::{BuildHasher as _, RandomState},
-    net::TcpListener,
-    process::Command,
-    sync::Mutex,
-};
+use std::{process::Command, sync::Mutex};
 
 use super::process::Process;
 
@@ -17,19 +12,6 @@ pub(crate) struct Etcd {
     directory: tempfile::TempDir,
 }
 
-/// Free ports that the kernel gives to nobody who connects somewhere: one of the others could go to a client while its
-/// member is down, and then the member has no port when it is started again.
-fn take_ports(count: usize) -> Vec<TcpListener> {
-    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
-    let low = range.split_whitespace().next().and_then(|low| low.parse().ok()).unwrap_or(32_768_u64);
-    let chance = RandomState::new();
-    let ports = (0..10_000_u64).map(|number| 10_000 + chance.hash_one(number) % (low - 10_000));
-    let bound = ports.filter_map(|port| TcpListener::bind(("127.0.0.1", u16::try_from(port).ok()?)).ok());
-    let taken: Vec<_> = bound.take(count).collect();
-    assert_eq!(taken.len(), count, "there are no free ports below {low}");
-    taken
-}
-
 impl Etcd {
     pub(crate) async fn three() -> Self {
         let built = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/peers/build.sh"))
@@ -39,7 +21,7 @@ impl Etcd {
         assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
         let binaries = String::from_utf8(built.stdout).unwrap().trim().to_owned();
         let directory = tempfile::tempdir().unwrap();
-        let listeners = take_ports(6);
+        let listeners = muster_emulate::ports::take(6).unwrap();
         let url = |at: usize| format!("http://{}", listeners[at].local_addr().unwrap());
         let cluster = (0..3).map(|at| format!("m{at}={}", url(3 + at))).collect::<Vec<_>>().join(",");
         let commands: Vec<Vec<String>> = (0..3)
@@ -55,6 +37,8 @@ impl Etcd {
                     ("heartbeat-interval", "100".into()),
                     ("election-timeout", "1000".into()),
                     ("log-level", "error".into()),
+                    // Nobody pulls the machine's plug here, and a disk that many share is slow.
+                    ("unsafe-no-fsync", "true".into()),
                 ];
                 let flags = flags.into_iter().map(|(name, value)| format!("--{name}={value}"));
                 std::iter::once(format!("{binaries}/etcd")).chain(flags).collect()
@@ -67,7 +51,7 @@ impl Etcd {
         for at in 0..3 {
             etcd.start(at);
         }
-        super::eventually("an etcd with a leader", async || etcd.leader().is_some()).await;
+        etcd.leading().await;
         etcd
     }
 
@@ -91,8 +75,19 @@ impl Etcd {
         drop(self.members[at].lock().unwrap().take());
     }
 
-    /// Which member leads now.
-    pub(crate) fn leader(&self) -> Option<usize> {
+    /// The member that leads, once there is one.
+    pub(crate) async fn leading(&self) -> usize {
+        let mut found = None;
+        super::eventually("a leader of etcd", async || {
+            found = self.leader();
+            found.is_some()
+        })
+        .await;
+        found.unwrap()
+    }
+
+    /// Which member says that it leads now.
+    fn leader(&self) -> Option<usize> {
         (0..3).find(|at| {
             let asked = Command::new(format!("{}/etcdctl", self.binaries))
                 .args([&format!("--endpoints=http://{}", self.endpoints[*at]), "--command-timeout=2s"])

@@ -140,7 +140,8 @@ impl Server {
 
     pub(crate) async fn register(&self, name: &str, address: std::net::SocketAddr, more: Value) {
         let mut spec = json!({ "powerInterface": "redfish", "mgmtAddress": address.to_string(), "pool": "gpu",
-            "bmcCredentials": "rack-a", "tlsVerify": "insecure", "deadlines": { "bootDeadline": "5h", "enrolDeadline": "5h" } });
+            "bmcCredentials": "rack-a", "tlsVerify": "insecure", "deadlines": { "bootDeadline": "5h", "enrolDeadline": "5h",
+            "forceOffDeadline": "1h", "confirmOffDeadline": "1h" } });
         if let (Value::Object(spec), Value::Object(more)) = (&mut spec, more) {
             spec.extend(more);
         }

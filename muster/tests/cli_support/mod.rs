@@ -52,6 +52,8 @@ pub(crate) struct Server {
     child: Child,
     pub(crate) url: String,
     pub(crate) folder: TempDir,
+    /// Where it is in the etcd that all share.
+    root: Option<String>,
     _drain: JoinHandle<()>,
 }
 
@@ -114,8 +116,11 @@ impl Server {
             On::Embedded => Self::start_with(arguments),
             On::Etcd => {
                 let etcd = ETCD.get_or_init(harness::Etcd::start).store();
-                let root = format!("store-root=/tests/{}", ROOTS.fetch_add(1, Ordering::Relaxed));
-                Self::start_with(&[&["--store", &etcd, "--set", &root], arguments].concat())
+                let root = format!("/tests/{}", ROOTS.fetch_add(1, Ordering::Relaxed));
+                let set = format!("store-root={root}");
+                let mut server = Self::start_with(&[&["--store", &etcd, "--set", &set], arguments].concat());
+                server.root = Some(root);
+                server
             }
         }
     }
@@ -155,7 +160,7 @@ impl Server {
             .find_map(|line| line.strip_prefix("muster serves on ").map(str::to_owned))
             .expect("the server says where it listens");
         let drain = std::thread::spawn(move || lines.for_each(drop));
-        Self { child, url, folder, _drain: drain }
+        Self { child, url, folder, root: None, _drain: drain }
     }
 
     /// Ends the server; its folder lives as long as what is returned.
@@ -228,6 +233,36 @@ impl Server {
 
     pub(crate) fn id(&self, pool: &str) -> String {
         self.run(&["get", "pool", pool, "-o", "jsonpath={.id}"]).ok()
+    }
+
+    /// Something that is another one after every write of this server. The revisions of an etcd are those of all its writers,
+    /// and lists tell them; there it is the records themselves, with their revisions.
+    pub(crate) fn state(&self) -> Value {
+        let Some(root) = &self.root else { return self.json(&["get", "pools"])["revision"].clone() };
+        let etcd = ETCD.get().expect("it runs");
+        let all = etcd.ctl(&["get", "--prefix", &format!("{root}/"), "-w", "json"]);
+        let all: Value = serde_json::from_str(&all).expect("etcdctl writes JSON");
+        assert!(all["kvs"].is_array(), "nothing is stored: {all}");
+        all["kvs"].clone()
+    }
+
+    /// Reads an answer that does not end by itself until `enough` says so; what was read.
+    pub(crate) fn http_until(&self, path: &str, enough: impl Fn(&str) -> bool) -> String {
+        let mut stream =
+            TcpStream::connect(self.url.trim_start_matches("http://")).expect("the server listens");
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: muster\r\nX-User-Email: {EMAIL}\r\nConnection: close\r\n\r\n"
+        )
+        .expect("the request is sent");
+        let (mut text, mut piece) = (Vec::new(), [0; 4096]);
+        while let count @ 1.. = stream.read(&mut piece).expect("the answer is read") {
+            text.extend_from_slice(&piece[..count]);
+            if enough(&String::from_utf8_lossy(&text)) {
+                break;
+            }
+        }
+        String::from_utf8_lossy(&text).into_owned()
     }
 
     /// One HTTP request without the command line: status and body.

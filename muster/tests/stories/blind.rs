@@ -51,10 +51,13 @@ async fn until_nothing_happened(story: &Story, reason: &str) {
         })
         .await;
     let before = looks(story).await;
+    let mut pokes = 0;
     story
         .until("the planner has looked again and again", async || {
             // Looks are for something: a cluster in which nothing happens is looked at every ten seconds.
-            story.cluster.kubectl(&["annotate", "--overwrite", "namespace", story.name, "poke=x"], "");
+            pokes += 1;
+            let poke = format!("poke=x{pokes}");
+            story.cluster.kubectl(&["annotate", "--overwrite", "namespace", story.name, &poke], "");
             (looks(story).await >= before + LOOKS).then_some(())
         })
         .await;

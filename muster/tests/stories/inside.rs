@@ -38,6 +38,40 @@ fn printed() -> Vec<Value> {
     objects.into_iter().filter(|object| kinds.iter().any(|kind| object["kind"] == *kind)).collect()
 }
 
+/// What is made from what was registered.
+const OBJECTS: [(&str, &str); 4] =
+    [("mcl", "audited"), ("mnp", "audited.audited"), ("bmn", "audited-1"), ("bmn", "audited-2")];
+
+/// The namespace in which the objects are.
+struct Space {
+    cluster: &'static TestCluster,
+    name: String,
+}
+
+impl Space {
+    fn kubectl(&self, arguments: &[&str]) -> String {
+        let mut all = vec!["-n", &self.name];
+        all.extend(arguments);
+        self.cluster.kubectl(&all, "")
+    }
+
+    /// An object, or null.
+    fn object(&self, kind: &str, name: &str) -> Value {
+        let text = self.kubectl(&["get", kind, name, "--ignore-not-found", "-o", "json"]);
+        serde_json::from_str(&text).unwrap_or(Value::Null)
+    }
+
+    fn is_synced(&self, kind: &str, name: &str) -> bool {
+        let object = self.object(kind, name);
+        let found = condition(&object, "Synced");
+        found["status"] == "True" && found["observedGeneration"] == object["metadata"]["generation"]
+    }
+
+    fn patch(&self, kind: &str, name: &str, patch: &str) {
+        self.kubectl(&["patch", kind, name, "--type=merge", "-p", patch]);
+    }
+}
+
 /// OPS-R20 for custom resources: nothing that the loop asks for is forbidden, and nothing that it may do is unused.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "runs in make e2e"]
@@ -56,74 +90,87 @@ async fn ops_r20_in_its_own_cluster_objects_take_the_printed_rights_and_no_other
     let mut story = Story::set_in(cluster, "audited", &machines, &[], Some(pod)).await;
     story.register(&["--in-cluster"], &machines).await;
     story.muster(&["enable", "cluster", "audited"]);
-    let space = "user@example.com".parse::<Email>().unwrap().project().to_string();
-    let kubectl = |arguments: &[&str]| {
-        let mut all = vec!["-n", &space];
-        all.extend(arguments);
-        cluster.kubectl(&all, "")
-    };
-    let object = |kind: &str, name: &str| -> Value {
-        let text = kubectl(&["get", kind, name, "--ignore-not-found", "-o", "json"]);
-        serde_json::from_str(&text).unwrap_or(Value::Null)
-    };
-    let synced = |object: &Value| {
-        let found = condition(object, "Synced");
-        found["status"] == "True" && found["observedGeneration"] == object["metadata"]["generation"]
-    };
+    let name = "user@example.com".parse::<Email>().unwrap().project().to_string();
+    let space = Space { cluster, name };
     // Made from what was registered, in a namespace that was made for it.
-    let all = [("mcl", "audited"), ("mnp", "audited.audited"), ("bmn", "audited-1"), ("bmn", "audited-2")];
-    for (kind, name) in all {
+    for (kind, name) in OBJECTS {
         story
-            .until(&format!("{kind}/{name} is there"), async || synced(&object(kind, name)).then_some(()))
+            .until(&format!("{kind}/{name} is there"), async || space.is_synced(kind, name).then_some(()))
             .await;
     }
+    growth_is_told(&story, &space).await;
+    edits_are_taken_or_refused(&story, &space).await;
+    everything_goes(&story, &space).await;
 
-    // Pods come: the pool's own users see why it grows, on the object that they look at.
+    let mine: BTreeSet<Right> = granted(&objects, "muster-audited-muster-resources");
+    assert!(!mine.is_empty());
+    let began = Instant::now();
+    let unused = loop {
+        let unused: Vec<Right> = mine.difference(&asked(&cluster.audited()).0).cloned().collect();
+        if unused.is_empty() || began.elapsed() > Duration::from_mins(2) {
+            break unused;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    };
+    assert_eq!(unused, Vec::new(), "every right is used");
+    assert_eq!(asked(&cluster.audited()).1, BTreeSet::new(), "nothing was forbidden");
+}
+
+/// Pods come: the pool's own users see why it grows, on the object that they look at.
+async fn growth_is_told(story: &Story, space: &Space) {
     story.deploy(5, &json!({"cpu": "1"}), &json!({}));
     story.until_running(5).await;
     let told = story
         .until("the pool's object has an event", async || {
-            let told = kubectl(&["describe", "mnp", "audited.audited"]);
+            let told = space.kubectl(&["describe", "mnp", "audited.audited"]);
             let (_, events) = told.split_once("Events:")?;
             events.contains("TriggeredScaleUp").then(|| events.to_owned())
         })
         .await;
     assert!(told.contains("muster"), "it says who: {told}");
-    let listed = kubectl(&["get", "events", "--field-selector=involvedObject.kind=NodePool"]);
+    let listed = space.kubectl(&["get", "events", "--field-selector=involvedObject.kind=NodePool"]);
     assert!(listed.contains("nodepool/audited.audited"), "{listed}");
-    kubectl(&["wait", "--for=condition=Ready", "--timeout=120s", "mnp/audited.audited"]);
+    space.kubectl(&["wait", "--for=condition=Ready", "--timeout=120s", "mnp/audited.audited"]);
+}
 
-    // Edits of every kind are taken, and marked as taken.
+/// Edits of every kind are taken, and marked as taken; one that is refused says so, and is counted.
+async fn edits_are_taken_or_refused(story: &Story, space: &Space) {
     for (kind, name, patch) in [
-        ("mnp", "audited.audited", json!({"spec": {"labels": {"team": "red"}}})),
-        ("bmn", "audited-1", json!({"spec": {"labels": {"row": "3"}}})),
-        ("mcl", "audited", json!({"spec": {"mode": "advise"}})),
+        ("mnp", "audited.audited", r#"{"spec":{"labels":{"team":"red"}}}"#),
+        ("bmn", "audited-1", r#"{"spec":{"labels":{"row":"3"}}}"#),
+        ("mcl", "audited", r#"{"spec":{"mode":"advise"}}"#),
     ] {
-        kubectl(&["patch", kind, name, "--type=merge", "-p", &patch.to_string()]);
+        space.patch(kind, name, patch);
         story
             .until(&format!("the edit of {kind}/{name} is taken"), async || {
-                synced(&object(kind, name)).then_some(())
+                space.is_synced(kind, name).then_some(())
             })
             .await;
     }
-    kubectl(&["patch", "mcl", "audited", "--type=merge", "-p", r#"{"spec":{"mode":"active"}}"#]);
-    let metrics = story.text("/metrics").await;
-    for line in ["muster_resources_in_step 1", "muster_resources_unsynced{kind=\"nodepools\"} 0"] {
-        assert!(metrics.contains(line), "{line} is missing in:\n{metrics}");
-    }
-
-    // One that is refused says so, and is counted.
-    kubectl(&["patch", "mnp", "audited.audited", "--type=merge", "-p", r#"{"spec":{"nodeCount":500}}"#]);
+    space.patch("mcl", "audited", r#"{"spec":{"mode":"active"}}"#);
+    story
+        .until("the figures say that all is in step", async || {
+            let metrics = story.text("/metrics").await;
+            ["muster_resources_in_step 1", "muster_resources_unsynced{kind=\"nodepools\"} 0"]
+                .iter()
+                .all(|line| metrics.contains(line))
+                .then_some(())
+        })
+        .await;
+    space.patch("mnp", "audited.audited", r#"{"spec":{"nodeCount":500}}"#);
     story
         .until("the refusal is said and counted", async || {
-            let refused = condition(&object("mnp", "audited.audited"), "Synced")["reason"] == "Invalid";
+            let pool = space.object("mnp", "audited.audited");
+            let refused = condition(&pool, "Synced")["reason"] == "Invalid";
             let counted =
                 story.text("/metrics").await.contains("muster_resources_unsynced{kind=\"nodepools\"} 1");
             (refused && counted).then_some(())
         })
         .await;
+}
 
-    // Everything goes by the API, and its objects with it.
+/// Everything goes by the API, and its objects with it.
+async fn everything_goes(story: &Story, space: &Space) {
     story.scale(0);
     for number in [1, 2] {
         story.until("the server rests", async || (story.phase(number).await == "idle").then_some(())).await;
@@ -133,24 +180,16 @@ async fn ops_r20_in_its_own_cluster_objects_take_the_printed_rights_and_no_other
     for host in ["audited-1", "audited-2"] {
         story.muster(&["delete", "host", host, "--yes"]);
     }
-    story.until("the pool is gone", async || object("mnp", "audited.audited").is_null().then_some(())).await;
-    story.muster(&["delete", "cluster", "audited", "--yes"]);
-    for (kind, name) in all {
+    let is_gone = async |kind: &str, name: &str| {
         story
-            .until(&format!("{kind}/{name} is gone"), async || object(kind, name).is_null().then_some(()))
+            .until(&format!("{kind}/{name} is gone"), async || {
+                space.object(kind, name).is_null().then_some(())
+            })
             .await;
-    }
-
-    let mine: BTreeSet<Right> = granted(&objects, "muster-audited-muster-resources");
-    assert!(!mine.is_empty());
-    let began = Instant::now();
-    let unused = loop {
-        let unused: Vec<Right> = mine.difference(&asked(&cluster.audited()).0).cloned().collect();
-        if unused.is_empty() || began.elapsed() > Duration::from_secs(30) {
-            break unused;
-        }
-        tokio::time::sleep(Duration::from_secs(1)).await;
     };
-    assert_eq!(unused, Vec::new(), "every right is used");
-    assert_eq!(asked(&cluster.audited()).1, BTreeSet::new(), "nothing was forbidden");
+    is_gone("mnp", "audited.audited").await;
+    story.muster(&["delete", "cluster", "audited", "--yes"]);
+    for (kind, name) in OBJECTS {
+        is_gone(kind, name).await;
+    }
 }

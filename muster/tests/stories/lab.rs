@@ -322,7 +322,9 @@ impl Story {
                 "bmcCredentials": "bmc", "tlsVerify": "insecure", "resources": resources, "deadlines": {
                     "minOnTime": "10s", "minOffTime": "10s", "oppositeActionDelay": "10s",
                     "minPowerCycleInterval": "10s", "joinDeadline": "20m", "bootDeadline": "20m",
-                    "notReadyDeadline": "5m", "drainDeadline": "20m", "leaseSilence": "50s",
+                    "notReadyDeadline": "10m", "drainDeadline": "20m", "leaseSilence": "50s",
+                    "enrolDeadline": "5h", "cordonDeadline": "20m", "graceDeadline": "20m",
+                    "confirmOffDeadline": "20m",
                 },
             } });
             self.post("/api/v1/hosts", &host).await;

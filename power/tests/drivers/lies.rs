@@ -111,7 +111,7 @@ async fn ops_r10_03_accepted_without_effect_is_not_done() {
 #[tokio::test]
 async fn ops_r10_04_late_success_is_seen_by_reading() {
     let lab = Lab::new().await;
-    lab.bmc().set_faults(Faults { late: Duration::from_millis(400), ..Faults::default() });
+    lab.bmc().set_faults(Faults { late: Duration::from_secs(5), ..Faults::default() });
     let _ = lab.driver.request(&lab.host, ON).await.unwrap();
     let seen = read_until(&lab.driver, &lab.host, &PowerState::On).await;
     assert_eq!(seen.first(), Some(&PowerState::Off), "it was not on at first: {seen:?}");
@@ -135,7 +135,7 @@ async fn ops_r10_06_slow_is_silent_and_holds_nobody_else_up() {
     let fleet = Fleet::start(&Layout { bmcs: 2, ..Layout::default() }, clock()).await.unwrap();
     let [slow, quick] = [0, 1].map(|index| fleet.bmcs().nth(index).unwrap().clone());
     let vault = Vault::with("lab", "admin", "emulated");
-    let limits = Limits { total: Duration::from_millis(1500), ..Limits::default() };
+    let limits = Limits { total: Duration::from_secs(8), ..Limits::default() };
     let driver = Redfish::new(muster_power::redfish::Setup { limits, ..setup(&vault) });
     slow.set_faults(Faults { delay: Duration::from_secs(60), ..Faults::default() });
     let slow_host = redfish_host(&slow.url());
@@ -169,7 +169,7 @@ async fn ops_r10_08_500_is_an_error() {
     assert_eq!(lab.read().await.unwrap(), PowerState::Off);
     lab.bmc().set_faults(Faults { swallow_reset_answer: true, ..Faults::default() });
     let vault = Vault::with("lab", "admin", "emulated");
-    let limits = Limits { total: Duration::from_millis(800), ..Limits::default() };
+    let limits = Limits { total: Duration::from_secs(5), ..Limits::default() };
     let hasty = Redfish::new(muster_power::redfish::Setup { limits, ..setup(&vault) });
     let error = hasty.request(&lab.host, ON).await.unwrap_err();
     assert_eq!((error.code(), error.advice()), ("POWER_OUTCOME_UNKNOWN", Advice::ReadFirst), "{error}");

@@ -43,6 +43,26 @@ const COLUMNS: &[Column] = &[
 ];
 
 /// A cluster advises until it is enabled.
+/// Pods for which nodes stay, beside those that say so themselves.
+fn keeps(view: &View<'_>) -> String {
+    let kinds = [
+        ("barePods", "pods without a controller"),
+        ("localStorage", "pods with local storage"),
+        ("systemPods", "system pods without a budget"),
+    ];
+    let kept = kinds.into_iter().filter(|(field, _)| view.text(&format!("spec.drain.{field}")) != "evict");
+    let mut kept: Vec<String> = kept.map(|(_, words)| words.to_owned()).collect();
+    let least = view.text("spec.drain.minReplicas");
+    if !least.is_empty() && least != "0" {
+        kept.push(format!("pods of controllers with fewer than {least} replicas"));
+    }
+    if kept.is_empty() {
+        "only nodes of pods that ask for it".to_owned()
+    } else {
+        format!("nodes of {}", kept.join(", "))
+    }
+}
+
 fn mode(view: &View<'_>) -> String {
     Some(view.text("spec.mode")).filter(|mode| !mode.is_empty()).unwrap_or_else(|| "advise".into())
 }
@@ -69,6 +89,7 @@ fn describe(view: &View<'_>) -> Vec<Section> {
         ("Id".into(), view.or_dash("id").into()),
         ("Platform".into(), view.or_dash("spec.platform.type").into()),
         ("Mode".into(), mode(view).into()),
+        ("Keeps".into(), keeps(view).into()),
         ("Created".into(), pool::stamp(view, "created_at", "created_by")),
         ("Generation".into(), view.or_dash("generation").into()),
         ("Phase".into(), Cell::toned(view.or_dash("status.phase"), verdict.tone)),

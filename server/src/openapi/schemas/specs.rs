@@ -1,5 +1,6 @@
 //! `spec` of pools and clusters.
 
+use muster_model::cluster::{Keep, MAX_REPLICAS};
 use muster_model::pool::{
     Arch, Comparator, MAX_NODES, Mode, OnNoData, RolloutStrategy, ScaleDirection, SeriesAggregate,
     TaintEffect, UpgradeType,
@@ -73,10 +74,14 @@ pub(super) fn schemas() -> Value {
             ("clusterNetwork", list(reference("Network"), 16)), ("serviceNetwork", list(text(), 16)),
             ("podCIDR", short(64)), ("serviceCIDR", short(64)),
         ]),
+        "Drain": closed(&[], [
+            ("barePods", words::<Keep>()), ("localStorage", words::<Keep>()), ("systemPods", words::<Keep>()),
+            ("minReplicas", integer(0, u64::from(MAX_REPLICAS))),
+        ]),
         "Dns": closed(&[], [("baseDomain", short(253)), ("publicZone", short(253)), ("privateZone", short(253))]),
         "ClusterSpec": closed(&["platform"], [
             ("platform", reference("ClusterPlatform")), ("infraID", short(63)), ("mode", words::<Mode>()),
-            ("release", reference("Release")), ("networking", reference("Networking")), ("dns", reference("Dns")),
+            ("drain", reference("Drain")), ("release", reference("Release")), ("networking", reference("Networking")), ("dns", reference("Dns")),
             ("issuerURL", short(2048)), ("serviceAccountSigningKey", json!({ "type": "string", "description":
                 "Shown only to those who may write it; others read (redacted)" })),
         ]),

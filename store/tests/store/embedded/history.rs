@@ -17,7 +17,7 @@ async fn put(store: &dyn Store, key: &str, value: Vec<u8>) -> Revision {
 
 /// Waits until the store has trimmed its history so that `oldest` is at least this.
 async fn trimmed(store: &dyn Store, at_least: Revision) -> Revision {
-    for _ in 0..600 {
+    for _ in 0..2_400 {
         let oldest = store.stats().await.expect("it has numbers").oldest;
         if oldest >= at_least {
             return oldest;
