@@ -74,10 +74,11 @@ async function roles({ assert }, browser, base, name, { admin, viewer }) {
 const FORGIVEN = 60;
 
 /** A token runs out under an open page with something typed: the page says so, keeps it, and goes on after signing in. */
-async function runsOut({ assert }, window, token, base) {
-  const { page } = window;
+async function runsOut({ assert }, browser, base, token) {
   const short = token(40 - FORGIVEN);
-  await page.evaluate((text) => sessionStorage.setItem('muster.token', text), short);
+  const window = await open(browser, base, { init: (context) => context.addInitScript((text) => { if (location.protocol.startsWith('http') && !sessionStorage.getItem('muster.token')) sessionStorage.setItem('muster.token', text); }, short) });
+  window.seen.noise = REFUSED;
+  const { page } = window;
   await window.to('/pools?q=bur&sort=name');
   await page.evaluate(() => (globalThis.stays = true));
   await page.getByRole('row').filter({ hasText: 'burst' }).getByRole('button', { name: 'Scale' }).click();
@@ -107,6 +108,8 @@ async function runsOut({ assert }, window, token, base) {
   await page.getByRole('row').filter({ hasText: 'burst' }).getByRole('cell').nth(3).getByText('5', { exact: true }).waitFor();
   await page.locator('.dot').getByText(/^live/).waitFor();
   assert.deepEqual(window.seen.errors, []);
+  assert.deepEqual(window.seen.off, []);
+  await window.context.close();
 }
 
 export async function identities(world) {
@@ -139,7 +142,8 @@ export async function identities(world) {
         return `${text}.${createSign('RSA-SHA256').update(text).sign(privateKey).toString('base64url')}`;
       };
       const server = await served(directory, ['--auth-mode', 'oidc', '--set', `auth.oidc.issuer=${url}`, '--set', 'auth.oidc.audience=muster'], { Authorization: `Bearer ${token(OLGA, 3600)}` });
-      const window = await roles(world, browser, server.base, 'oidc', { admin: token(OLGA, 3600), viewer: token(VIC, 3600) });
+      // While one window waits for its token to run out, the other signs in and out.
+      const [window] = await Promise.all([roles(world, browser, server.base, 'oidc', { admin: token(OLGA, 3600), viewer: token(VIC, 3600) }), runsOut(world, browser, server.base, (seconds) => token(OLGA, seconds))]);
       // What has run out is as good as nothing: whoever it was is asked again, where they are.
       await window.page.evaluate((old) => sessionStorage.setItem('muster.token', old), token(OLGA, -3600));
       await window.to('/pools?q=bur');
@@ -147,7 +151,6 @@ export async function identities(world) {
       await give(window.page, token(OLGA, 3600));
       await window.page.getByRole('link', { name: 'burst' }).waitFor();
       assert.ok(window.page.url().endsWith('/pools?q=bur'), window.page.url());
-      await runsOut(world, window, (seconds) => token(OLGA, seconds), server.base);
       await window.context.close();
       await server.stop();
       issuer.close();

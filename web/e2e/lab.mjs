@@ -103,6 +103,7 @@ export class Lab {
 
   /** Three racks, three pools of metal and one of a cloud; one machine of each kind of trouble. */
   async fill() {
+    await this.call('PUT', '/api/v1/inventory/config', { energyPriceMicros: 280_000, currency: 'EUR' });
     await this.post('/api/v1/credentials', { name: 'racks', spec: { kind: 'bmc', user: 'admin', password: 'emulated' } });
     const kinds = [
       { pool: 'web', rack: 'a1', hosts: 5, cpu: '32', memory: '128Gi', gpu: 0, idle: 110, most: 420 },

@@ -179,5 +179,5 @@ async fn ops_u11_replay_gives_the_same_plan() {
     let found =
         |what: Subject, name: &str| compared.inputs.iter().any(|one| one.subject == what && one.name == name);
     assert!(found(Subject::Pods, "pods waiting") && found(Subject::Hosts, "hosts off"), "{compared:#?}");
-    assert!(compared.summary.contains(" in web instead of "), "{}", compared.summary);
+    assert!(compared.summary.contains(" is called up in web instead of "), "{}", compared.summary);
 }

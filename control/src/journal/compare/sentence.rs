@@ -82,7 +82,13 @@ fn effects(comparison: &Comparison) -> Vec<String> {
     let moved = |change: &Change, verb: &str| {
         let pool = change.pool.as_deref().unwrap_or_default();
         if change.from == change.to {
-            return format!("other machines are {verb} in {pool}");
+            let named = |sign: &str| -> Vec<&str> {
+                change.details.iter().filter_map(|name| name.strip_prefix(sign)).collect()
+            };
+            return match (named("- ").as_slice(), named("+ ").as_slice()) {
+                ([gone], [came]) => format!("machine {came} is {verb} in {pool} instead of {gone}"),
+                _ => format!("other machines are {verb} in {pool}"),
+            };
         }
         let number = match change.to.as_str() {
             "0" => "no machine is".to_owned(),
