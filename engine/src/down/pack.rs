@@ -227,8 +227,8 @@ impl<'a> Run<'_, 'a> {
         }
         let pool = self.pools.of[candidate.node as usize].expect("a candidate has a pool");
         let tally = &self.pools.tallies[pool as usize];
-        if tally.staying <= tally.floor() {
-            return Err(Kept::Minimum { nodes: tally.staying, min: tally.floor() });
+        if tally.ready <= tally.floor() {
+            return Err(Kept::Minimum { nodes: tally.ready, min: tally.floor() });
         }
         match self.pools.last_there(candidate.node).filter(|_| !candidate.critical) {
             Some(Blocker::LastThere { place, required, .. }) => Err(Kept::LastThere { place, required }),

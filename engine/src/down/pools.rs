@@ -58,8 +58,10 @@ impl Unready {
 #[derive(Debug, Clone)]
 pub(crate) struct Tally<'a> {
     pub(crate) pool: &'a Pool,
-    /// Nodes that stay.
+    /// Nodes that stay, with those on their way.
     pub(crate) staying: u32,
+    /// Those of them that are ready: one that is on its way may never come.
+    pub(crate) ready: u32,
     /// How many must go because a person lowered the size.
     pub(crate) surplus: u32,
     pub(crate) removed: u32,
@@ -153,6 +155,7 @@ impl<'a> Pools<'a> {
         for member in snapshot.members.values().filter(|member| member.state != MemberState::Leaving) {
             if let Some(&pool) = by_name.get(&*member.pool) {
                 tallies[pool as usize].staying += 1;
+                tallies[pool as usize].ready += u32::from(member.state == MemberState::Ready);
             }
         }
         for tally in &mut tallies {
@@ -227,6 +230,7 @@ impl<'a> Pools<'a> {
             tally.removed += 1;
             tally.places.remove(self.spots[node as usize]);
             tally.staying = tally.staying.saturating_sub(1);
+            tally.ready = tally.ready.saturating_sub(1);
         }
     }
 
@@ -287,6 +291,7 @@ fn tally<'a>(pool: &'a Pool, plan: &Plan, ground: &Ground<'_>) -> Tally<'a> {
     Tally {
         pool,
         staying: 0,
+        ready: 0,
         surplus: 0,
         removed: 0,
         added: plan.new_nodes.iter().filter(|new| new.pool == pool.name).count() as u32,
@@ -353,13 +358,13 @@ impl Tally<'_> {
             || self.pool.spare.nodes > 0
     }
 
-    /// The least number of nodes to keep.
+    /// The least number of ready nodes to keep.
     pub(crate) fn floor(&self) -> u32 {
         self.pool.fixed.map_or(self.pool.min, |fixed| fixed.max(self.pool.min))
     }
 
     pub(crate) fn at_minimum(&self) -> impl Iterator<Item = Blocker> + use<> {
-        let (pool, nodes) = (self.pool.name.to_string(), self.staying);
+        let (pool, nodes) = (self.pool.name.to_string(), self.ready);
         let fixed = self.pool.fixed.filter(|size| nodes <= *size);
         let fixed = fixed.map(|size| Blocker::FixedSize { pool: pool.clone(), nodes, size });
         let min = self.pool.min;

@@ -383,10 +383,10 @@ impl fmt::Display for Blocker {
                 write!(f, "{unready} of {total} nodes of {scope} are not ready: no removals until they are")
             }
             Self::Minimum { pool, nodes, min } => {
-                write!(f, "pool {pool} has {nodes} nodes, its minimum is {min}")
+                write!(f, "pool {pool} has {nodes} ready nodes, its minimum is {min}")
             }
             Self::FixedSize { pool, nodes, size } => {
-                write!(f, "pool {pool} does not scale and holds {size} nodes; it has {nodes}")
+                write!(f, "pool {pool} does not scale and holds {size} nodes; {nodes} are ready")
             }
             Self::Growing { pool, nodes } => write!(f, "pool {pool} grows by {nodes} in the same plan"),
             Self::Needed { pods } => write!(f, "{pods} pending pods are planned onto it"),

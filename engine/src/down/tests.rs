@@ -151,6 +151,11 @@ fn the_pool_minimum_is_one_bound_for_the_whole_plan() {
     assert_eq!(removed(&snapshot).len(), 1);
     snapshot.pools[0].min = 3;
     assert!(removed(&snapshot).is_empty());
+    // One that is on its way may never come, and does not stand in for one that is there.
+    snapshot.pools[0].min = 2;
+    let expected = snapshot.now;
+    snapshot.members.get_mut("c").unwrap().state = MemberState::Upcoming { expected };
+    assert!(removed(&snapshot).is_empty());
 }
 
 #[test]

@@ -56,10 +56,10 @@ fn of_size_or_time(snapshot: &Snapshot, name: &str, reason: &Blocker) -> Cause {
     let cause = match reason {
         Blocker::Minimum { pool, nodes, min } => {
             of_pool(Code::PoolMinimum, pool, "spec.autoscaling.minNodes")
-                .found(format!("{nodes} nodes"), format!("more than {min}"))
+                .found(format!("{nodes} ready nodes"), format!("more than {min}"))
         }
         Blocker::FixedSize { pool, nodes, size } => of_pool(Code::PoolFixed, pool, "spec.nodeCount")
-            .found(format!("{nodes} nodes"), format!("more than {size}")),
+            .found(format!("{nodes} ready nodes"), format!("more than {size}")),
         Blocker::LastThere { pool, places, required, .. } => of_pool(Code::LastThere, pool, "spread")
             .found(format!("{places} places"), format!("more than {required}")),
         Blocker::Growing { pool, nodes } => of_pool(Code::PoolGrowing, pool, "status.desiredNodes")

@@ -97,7 +97,9 @@ fn kept(why: &Kept, object: String) -> Cause {
         Kept::BudgetSpent { budget, allowed } => {
             format!("the {allowed} disruptions of budget {budget} are used by nodes that go")
         }
-        Kept::Minimum { nodes, min } => format!("{nodes} nodes are left of its pool, its minimum is {min}"),
+        Kept::Minimum { nodes, min } => {
+            format!("{nodes} ready nodes are left of its pool, its minimum is {min}")
+        }
         Kept::Tight { resource, used, allocatable } => {
             let used = amount::say(resource, *used);
             format!("{used} of {} would be used without it", amount::say(resource, *allocatable))

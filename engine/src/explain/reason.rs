@@ -84,7 +84,7 @@ codes! {
     Removed: "node", "The plan removes the node.";
     Planned: "node", "The plan adds the node.";
     NotOurs: "node", "The node belongs to no pool, so it is not ours to remove.";
-    PoolMinimum: "node", "The pool has no more nodes than its minimum.";
+    PoolMinimum: "node", "The pool has no more ready nodes than its minimum.";
     Unobserved: "any", "Something could not be observed; missing knowledge never lowers capacity.";
     ScaleDownDisabled: "node", "An annotation of the node forbids its removal.";
     PodUnmovable: "node", "A pod of the node may not be moved.";

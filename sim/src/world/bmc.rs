@@ -30,6 +30,7 @@ pub(super) struct Driver {
 /// Counts a call as under way for as long as it lives, also when it is given up.
 struct Flight<'a> {
     world: &'a World,
+    process: &'a str,
     address: String,
     since: Duration,
 }
@@ -44,7 +45,10 @@ impl Drop for Flight<'_> {
         if let Some(count) = state.judge.in_flight.get_mut(&self.address) {
             *count = count.saturating_sub(1);
         }
-        if lasted > PATIENCE {
+        // Who stands still cannot give up.
+        let still =
+            state.judge.still_until.get(self.process).is_some_and(|until| *until > self.since.millis());
+        if lasted > PATIENCE && !still {
             let address = &self.address;
             state.violate("F23", format!("a call to {address} was waited for for {lasted}"));
         }
@@ -95,7 +99,12 @@ impl Driver {
                 () => one.build.latency,
             }
         };
-        let _flight = Flight { world: &self.world, address: self.flight(&address), since: self.world.now() };
+        let _flight = Flight {
+            world: &self.world,
+            process: &self.process,
+            address: self.flight(&address),
+            since: self.world.now(),
+        };
         self.clock.sleep(wait).await;
         let mut state = self.world.state();
         let Some(one) = state.machines.get(&machine) else { return Ok(machine) };

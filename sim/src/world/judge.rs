@@ -45,6 +45,8 @@ pub(super) struct Judge {
     pub maintained: BTreeSet<String>,
     /// Machines that somebody else switched, and when.
     pub foreign: BTreeMap<String, u64>,
+    /// Until when processes last stood still; `u64::MAX` for those that still do.
+    pub still_until: BTreeMap<String, u64>,
     /// Calls under way, by BMC and process.
     pub in_flight: BTreeMap<String, u32>,
     /// Refusals of an account, by BMC and access.

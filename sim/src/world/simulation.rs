@@ -213,6 +213,8 @@ impl Simulation {
         place.paused = paused;
         if let Some(process) = &place.process {
             self.world.say(&format!("{} {}", process.name, if paused { "stands still" } else { "goes on" }));
+            let until = if paused { u64::MAX } else { self.world.now().millis() };
+            self.world.state().judge.still_until.insert(process.name.to_string(), until);
         }
         if !paused {
             for id in std::mem::take(&mut place.waiting) {

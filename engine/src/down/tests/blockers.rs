@@ -247,5 +247,5 @@ fn ops_u9_the_pod_the_budget_and_the_next_time_are_named() {
         Some("2026-01-02T00:09:00Z"),
     );
     check("tooManyUnready", "5 of 8 nodes of the cluster are not ready: no removals until they are", None);
-    check("minimum", "pool p has 3 nodes, its minimum is 100", None);
+    check("minimum", "pool p has 3 ready nodes, its minimum is 100", None);
 }
