@@ -42,7 +42,6 @@ const COLUMNS: &[Column] = &[
     wide("MESSAGE", ".status.phase", |view| dash(verdict(view.object).message).into()),
 ];
 
-/// A cluster advises until it is enabled.
 /// Pods for which nodes stay, beside those that say so themselves.
 fn keeps(view: &View<'_>) -> String {
     let kinds = [
@@ -63,6 +62,7 @@ fn keeps(view: &View<'_>) -> String {
     }
 }
 
+/// A cluster advises until it is enabled.
 fn mode(view: &View<'_>) -> String {
     Some(view.text("spec.mode")).filter(|mode| !mode.is_empty()).unwrap_or_else(|| "advise".into())
 }
