@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use muster_engine::lifecycle::HostState;
+use muster_engine::{down::is_pool_in_trouble, lifecycle::HostState};
 use muster_model::{
     host::{
         BareMetalNodeSpec, BareMetalNodeStatus, GlobalConfig, HostMetrics, HostOp, Intent, OpKind, Phase,
@@ -267,8 +267,7 @@ impl Book {
         self.pool_up.get(pool).copied().unwrap_or_default()
     }
 
-    /// Why a host whose node is lost is not cycled: a quarter of its pool, and more than one, are lost at once. Then it is
-    /// not this host that needs repair.
+    /// Why a host whose node is lost is not cycled: so much of its pool is lost that it is not this host that needs repair.
     pub fn repairs_stopped(&self, host: &str, pool: &str) -> Option<String> {
         let phase = |record: &Record| record.status.as_ref().map(|status| status.phase);
         if self.hosts.get(host).and_then(phase) != Some(Phase::Lost) {
@@ -284,8 +283,7 @@ impl Book {
                 _ => {}
             }
         }
-        let much = lost > 1 && u64::from(lost) * 100 > u64::from(total) * REPAIRS_STOP_ABOVE;
-        much.then(|| format!("{lost} of {total} hosts of pool {pool} are lost"))
+        is_pool_in_trouble(lost, total).then(|| format!("{lost} of {total} hosts of pool {pool} are lost"))
     }
 
     /// Hosts of a pool in one rack that serve.
@@ -293,9 +291,6 @@ impl Book {
         self.spread.get(&(Arc::from(pool), Arc::from(rack))).copied().unwrap_or_default()
     }
 }
-
-/// Percent of a pool's hosts; the planner removes no node above the same share.
-const REPAIRS_STOP_ABOVE: u64 = 24;
 
 /// What was written, for [`Book::stored`].
 #[derive(Debug, Clone)]

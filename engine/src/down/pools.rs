@@ -54,6 +54,11 @@ impl Unready {
     }
 }
 
+/// Whether so much of a pool is not ready that nothing of it may be removed or repaired.
+pub fn is_pool_in_trouble(unready: u32, total: u32) -> bool {
+    Unready { unready, total }.is_too_much(IN_POOL)
+}
+
 /// One pool while nodes are taken out of it.
 #[derive(Debug, Clone)]
 pub(crate) struct Tally<'a> {

@@ -154,28 +154,30 @@ fn a_decision_does_not_differ_from_itself_nor_from_its_like() {
     }
 }
 
+/// Compares what is decided on two snapshots, there and back.
+#[track_caller]
+fn differs(
+    from: Snapshot,
+    to: Snapshot,
+    because: Option<Blame>,
+    inputs: &[&str],
+    outcome: &[&str],
+    summary: &str,
+) {
+    let (first, second) = (made(1, from), made(2, to));
+    let compared = compare(first.side(), second.side());
+    assert_eq!(rows(&compared.inputs), inputs, "what they looked at");
+    assert_eq!(rows(&compared.outcome), outcome, "what they did");
+    assert_eq!((compared.summary.as_str(), compared.because), (summary, because));
+    // There and back again: the rows are the same ones the other way round.
+    let back = compare(second.side(), first.side());
+    assert_eq!((back.inputs.len(), back.outcome.len()), (compared.inputs.len(), compared.outcome.len()));
+}
+
 #[test]
 fn what_differs_is_named_and_what_made_it_so() {
-    #[track_caller]
-    fn check(
-        from: Snapshot,
-        to: Snapshot,
-        because: Option<Blame>,
-        inputs: &[&str],
-        outcome: &[&str],
-        summary: &str,
-    ) {
-        let (first, second) = (made(1, from), made(2, to));
-        let compared = compare(first.side(), second.side());
-        assert_eq!(rows(&compared.inputs), inputs, "what they looked at");
-        assert_eq!(rows(&compared.outcome), outcome, "what they did");
-        assert_eq!((compared.summary.as_str(), compared.because), (summary, because));
-        // There and back again: the rows are the same ones the other way round.
-        let back = compare(second.side(), first.side());
-        assert_eq!((back.inputs.len(), back.outcome.len()), (compared.inputs.len(), compared.outcome.len()));
-    }
     // The world alone: more pods.
-    check(
+    differs(
         world(1),
         world(3),
         Some(Blame::World),
@@ -188,7 +190,7 @@ fn what_differs_is_named_and_what_made_it_so() {
         "3 machines are called up in web instead of 1, because pods waiting went from 1 to 3.",
     );
     // A rule alone: a larger maximum.
-    check(
+    differs(
         changed(world(3), |world| world.pools[0].max = 1),
         world(3),
         Some(Blame::Rules),
@@ -202,8 +204,12 @@ fn what_differs_is_named_and_what_made_it_so() {
         ],
         "3 machines are called up in web instead of 1 and no pod is without a place instead of 2, because the maximum of web went from 1 to 4.",
     );
+}
+
+#[test]
+fn where_the_world_and_the_rules_changed_the_one_that_mattered_is_named() {
     // Both, and the rule made no difference.
-    check(
+    differs(
         world(1),
         changed(world(3), |world| world.pools[0].max = 9),
         Some(Blame::World),
@@ -216,7 +222,7 @@ fn what_differs_is_named_and_what_made_it_so() {
         "3 machines are called up in web instead of 1, because pods waiting went from 1 to 3; the bounds, policies and holds that changed as well made no difference.",
     );
     // Both, and without the rule it would have been as before.
-    check(
+    differs(
         changed(world(2), |world| world.pools[0].max = 1),
         changed(world(3), |world| world.pools[0].max = 3),
         Some(Blame::Rules),
@@ -231,7 +237,7 @@ fn what_differs_is_named_and_what_made_it_so() {
         "3 machines are called up in web instead of 1 and no pod is without a place instead of 1, because the maximum of web went from 1 to 3; without the changed bounds, policies and holds it would have done as before.",
     );
     // Both, and neither alone.
-    check(
+    differs(
         changed(world(1), |world| world.pools[0].max = 2),
         changed(world(4), |world| world.pools[0].max = 4),
         Some(Blame::Both),
@@ -243,8 +249,12 @@ fn what_differs_is_named_and_what_made_it_so() {
         ],
         "4 machines are called up in web instead of 1, because the maximum of web went from 2 to 4 and pods waiting went from 1 to 4.",
     );
+}
+
+#[test]
+fn a_hold_is_a_reason_and_a_price_may_be_none() {
     // Somebody says stop.
-    check(
+    differs(
         world(1),
         changed(world(1), |world| world.holds.push(hold(Scope::Everything, Stops::Both, "frozen by ann"))),
         Some(Blame::Rules),
@@ -260,7 +270,7 @@ fn what_differs_is_named_and_what_made_it_so() {
         "No machine is called up in web instead of 1 and 1 pod is without a place instead of 0, because the hold on everything began (no change: frozen by ann).",
     );
     // Other inputs, the same outcome.
-    check(
+    differs(
         world(1),
         changed(world(1), |world| world.hosts[3].price = 250_000),
         None,
