@@ -12,6 +12,7 @@ use std::{
 use muster_model::{
     API_GROUP, API_VERSION, Duration, Timestamp,
     observe::{About, Note},
+    resource::api_version,
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -157,6 +158,10 @@ impl Events {
                 (ELSEWHERE.to_owned(), json!({"apiVersion": "v1", "kind": "Node", "name": name, "uid": name}))
             }
             About::Pool { project, cluster, pool } => self.pool(project, &format!("{cluster}.{pool}")).await,
+            About::Object { key, uid } => (
+                key.namespace.clone(),
+                json!({"apiVersion": api_version(), "kind": key.kind.kind(), "namespace": key.namespace, "name": key.name, "uid": uid}),
+            ),
         }
     }
 
@@ -233,6 +238,7 @@ fn key(note: &Note) -> [u8; 32] {
         About::Pod { key, uid } => ("pod", format!("{key} {uid}")),
         About::Node { name, uid } => ("node", format!("{name} {uid}")),
         About::Pool { project, cluster, pool } => ("pool", format!("{project} {cluster} {pool}")),
+        About::Object { key, uid } => ("object", format!("{key} {uid}")),
     };
     for part in [kind, &id, &note.reason, &note.message] {
         hash.update(part.as_bytes());

@@ -19,6 +19,7 @@ use thiserror::Error;
 use crate::{
     Timestamp,
     k8s::{Labels, Objects, Pod, PodKey, Taint},
+    resource::ObjectKey,
 };
 
 /// Set on a node that we cordoned: the id of the operation. A cordon without it is somebody else's.
@@ -242,5 +243,10 @@ pub enum About {
         project: String,
         cluster: String,
         pool: String,
+    },
+    /// A custom resource of ours.
+    Object {
+        key: ObjectKey,
+        uid: String,
     },
 }

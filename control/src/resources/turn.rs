@@ -6,6 +6,7 @@ use std::{
 };
 
 use muster_model::{
+    observe::{About, Note},
     resource::{
         MADE_FOR, ObjectKey, REVISION, Resource, ResourceError, ResourceKind, ResourcePort, SPEC_DIGEST,
         defaults, shape, short_digest,
@@ -200,11 +201,12 @@ impl Turns {
             let (says, now) = (json!({}), self.side.clock.now());
             let facts =
                 Facts { id, version: Revision::ZERO, generation: 0, says: &says, store: &self.store, now };
-            let composed = status::compose(facts, object, &Verdict::Refused(refusal));
+            let composed = status::compose(facts, object, &Verdict::Refused(refusal.clone()));
             for part in ["conditions", "summary", "message", "seen"] {
                 told.status[part] = composed[part].clone();
             }
             self.write_status(&told).await?;
+            self.tell(object, &refusal).await;
         }
         Ok(Outcome::Done)
     }
@@ -300,7 +302,18 @@ impl Turns {
         if shape::canonical(present.status.clone()) != status {
             self.write_status(&Resource { status, ..present }).await?;
         }
+        if let Verdict::Refused(refusal) = verdict {
+            self.tell(object, refusal).await;
+        }
         Ok(())
+    }
+
+    /// Tells of a refusal, in the words of the condition, who looks at events. Saying it again is for the port to judge: a
+    /// condition that stays as it is does not show that somebody has tried once more.
+    async fn tell(&self, object: &Resource, refusal: &Refusal) {
+        let about = About::Object { key: object.key(), uid: object.uid().to_owned() };
+        let (reason, message) = (refusal.reason.name().to_owned(), refusal.message.clone());
+        self.port.tell(&Note { about, warning: true, reason, message }).await;
     }
 
     async fn write(&self, object: &Resource) -> Result<Resource, Trouble> {
@@ -356,16 +369,17 @@ impl Turns {
 
     /// Says on an object without a record why it has none.
     async fn refuse(&self, object: &Resource, refusal: Refusal) -> Result<(), Trouble> {
-        if status::says(object, &refusal) {
-            return Ok(());
+        if !status::says(object, &refusal) {
+            let (reason, why) = (refusal.reason.name(), refusal.message.as_str());
+            tracing::warn!(object = %object.key(), reason, why, "an object was refused");
+            let (says, now) = (json!({ "phase": "Refused" }), self.side.clock.now());
+            let (id, version, store) = (None, Revision::ZERO, self.store.as_str());
+            let facts = Facts { id, version, generation: 0, says: &says, store, now };
+            let status = status::compose(facts, object, &Verdict::Refused(refusal.clone()));
+            self.write_status(&Resource { status, ..object.clone() }).await?;
         }
-        let (reason, why) = (refusal.reason.name(), refusal.message.as_str());
-        tracing::warn!(object = %object.key(), reason, why, "an object was refused");
-        let (says, now) = (json!({ "phase": "Refused" }), self.side.clock.now());
-        let facts =
-            Facts { id: None, version: Revision::ZERO, generation: 0, says: &says, store: &self.store, now };
-        let status = status::compose(facts, object, &Verdict::Refused(refusal));
-        self.write_status(&Resource { status, ..object.clone() }).await
+        self.tell(object, &refusal).await;
+        Ok(())
     }
 
     /// The cluster that a pool's object names: by the name of its object, else by its own.

@@ -59,6 +59,7 @@ pub fn rules() -> Vec<Value> {
             "apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "verbs": ["get"],
             "resourceNames": ResourceKind::ALL.map(definition_name),
         }),
+        json!({ "apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"] }),
         json!({ "apiGroups": [""], "resources": ["namespaces"], "verbs": ["create"] }),
     ]
 }

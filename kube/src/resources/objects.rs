@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use futures::stream::{self, BoxStream, StreamExt};
 use muster_model::{
     API_GROUP, API_VERSION, Duration,
+    observe::Note,
     resource::{
         FIELD_MANAGER, ObjectKey, Resource, ResourceError, ResourceEvent, ResourceKind, ResourcePort,
     },
@@ -16,6 +17,7 @@ use super::{DEFINITION, definition, definition_name, spec_schema};
 use crate::{
     client::{Call, Client},
     error::KubeError,
+    events::{EventLimits, Events},
     watch::wire::{Line, Page, next_line},
 };
 
@@ -32,11 +34,14 @@ const AGAIN: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone)]
 pub struct Objects {
     client: Client,
+    events: Arc<Events>,
 }
 
 impl Objects {
-    pub const fn new(client: Client) -> Self {
-        Self { client }
+    /// `instance` is who writes events, unique among replicas.
+    pub fn new(client: Client, limits: EventLimits, instance: String) -> Self {
+        let events = Arc::new(Events::new(client.clone(), limits, instance));
+        Self { client, events }
     }
 
     async fn write(&self, what: String, key: &ObjectKey, call: Call<'_>) -> Result<Resource, ResourceError> {
@@ -134,6 +139,10 @@ impl ResourcePort for Objects {
             Err(error) if error.status() != Some(409) => Err(failed(what, &error)),
             _ => Ok(()),
         }
+    }
+
+    async fn tell(&self, note: &Note) {
+        self.events.tell(note).await;
     }
 }
 

@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-use crate::{API_GROUP, API_VERSION};
+use crate::{API_GROUP, API_VERSION, observe::Note};
 
 /// Holds an object until what it stands for is gone from the store.
 pub const FINALIZER: &str = "muster.dev/store";
@@ -275,6 +275,8 @@ pub trait ResourcePort: Send + Sync + fmt::Debug {
     async fn delete(&self, object: &Resource) -> Result<(), ResourceError>;
     /// Makes a namespace, if there is none of the name.
     async fn make_namespace(&self, name: &str) -> Result<(), ResourceError>;
+    /// Tells whoever looks at an object something about it. Best effort, deduplicated and limited by the implementation.
+    async fn tell(&self, note: &Note);
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

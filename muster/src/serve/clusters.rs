@@ -289,7 +289,7 @@ impl ClusterPort for Unusable {
 }
 
 /// Trials with shorter times also say things again sooner.
-fn event_limits(settings: &Settings) -> anyhow::Result<EventLimits> {
+pub(super) fn event_limits(settings: &Settings) -> anyhow::Result<EventLimits> {
     let factor: u64 = settings.parsed("hosts.time-factor").context("hosts.time-factor is no number")?;
     let usual = EventLimits::default();
     Ok(EventLimits { quiet: Duration::from_millis(usual.quiet.millis() / factor.max(1)), ..usual })

@@ -180,7 +180,7 @@ impl Served {
             Some(one) => Arc::clone(&one.connections),
             None => Arc::clone(&connected) as _,
         };
-        let candidate = election::Candidate { holder, by };
+        let candidate = election::Candidate { holder: holder.clone(), by };
         let switching =
             hosts::start(settings, &hosts, &registry, Arc::clone(&connections), &clock, candidate, played)?;
         let parts = planner_parts(settings, &registry, connections, played)?;
@@ -223,7 +223,7 @@ impl Served {
         let planning = Planning::new(parts, Arc::clone(&app.clock));
         let resources = match played {
             Some(_) => None,
-            None => Some(resources::setup(settings, &app, &hosts.vault)?),
+            None => Some(resources::setup(settings, &app, &hosts.vault, &holder)?),
         };
         Ok(Self {
             opened,

@@ -5,7 +5,7 @@ use std::{
     path::Path,
     str::FromStr,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -16,12 +16,12 @@ use muster_control::{
     registry::{Filter, Kind, Registry, Start},
     resources::{Figures, Home, KindFigures, Place, Setup},
 };
-use muster_kube::{Client, Credentials, resources::Objects};
+use muster_kube::{Client, Credentials, EventLimits, resources::Objects};
 use muster_model::{Clock, ClusterId, Project, resource::ResourcePort};
 use muster_server::app::App;
 use sha2::{Digest, Sha256};
 
-use super::clusters::credentials;
+use super::clusters::{credentials, event_limits};
 use crate::config::Settings;
 
 /// What a pod finds when it has a service account.
@@ -64,8 +64,13 @@ struct HomeCluster {
     registry: Arc<Registry>,
     vault: Arc<Vault>,
     clock: Arc<dyn Clock>,
+    limits: EventLimits,
+    /// Who writes events.
+    instance: String,
     /// Whether it was said that the chosen home is not there.
     missed: AtomicBool,
+    /// The last connection and the mark of its access: it remembers what it has told.
+    last: Mutex<Option<(String, Arc<Objects>)>>,
 }
 
 impl HomeCluster {
@@ -107,31 +112,52 @@ impl Home for HomeCluster {
                 "resources.home names no connected cluster; custom resources are kept once it is connected"
             );
         }
-        access.map(|access| match access {
-            Access::InCluster => "in-cluster".to_owned(),
-            Access::Kubeconfig { text, context } => {
-                let text = text.expose_text().unwrap_or_default();
-                hex::encode(Sha256::digest(format!("{context:?}\n{text}")))
-            }
-        })
+        access.map(|access| mark(&access))
     }
 
     async fn connect(&self) -> Result<Arc<dyn ResourcePort>, String> {
         let access = self.access().await.ok_or("the home cluster is not connected")?;
+        let mark = mark(&access);
+        let known = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some((_, objects)) = known.filter(|(of, _)| *of == mark) {
+            return Ok(objects);
+        }
         let credentials: Credentials = credentials(&access);
         let client = Client::connect(&credentials, Arc::clone(&self.clock)).await;
-        Ok(Arc::new(Objects::new(client.map_err(|error| error.to_string())?)))
+        let client = client.map_err(|error| error.to_string())?;
+        let objects = Arc::new(Objects::new(client, self.limits, self.instance.clone()));
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((mark, Arc::clone(&objects)));
+        Ok(objects)
+    }
+}
+
+/// Changes with the way to the home.
+fn mark(access: &Access) -> String {
+    match access {
+        Access::InCluster => "in-cluster".to_owned(),
+        Access::Kubeconfig { text, context } => {
+            let text = text.expose_text().unwrap_or_default();
+            hex::encode(Sha256::digest(format!("{context:?}\n{text}")))
+        }
     }
 }
 
 /// What the loop works with. It does nothing while another process leads, or while there is no home.
-pub(super) fn setup(settings: &Settings, app: &App, vault: &Arc<Vault>) -> anyhow::Result<Setup> {
+pub(super) fn setup(
+    settings: &Settings,
+    app: &App,
+    vault: &Arc<Vault>,
+    instance: &str,
+) -> anyhow::Result<Setup> {
     let home = HomeCluster {
         choice: settings.parsed("resources.home")?,
         registry: Arc::clone(&app.registry),
         vault: Arc::clone(vault),
         clock: Arc::clone(&app.clock),
+        limits: event_limits(settings)?,
+        instance: instance.to_owned(),
         missed: AtomicBool::new(false),
+        last: Mutex::default(),
     };
     let figures = Arc::new(Figures::default());
     let shown = Arc::clone(&figures);

@@ -167,6 +167,18 @@ async fn edits_are_taken_or_refused(story: &Story, space: &Space) {
             (refused && counted).then_some(())
         })
         .await;
+    // Who tries it again and again does not get more events, but one that counts.
+    story
+        .until("the refusal is an event that counts", async || {
+            space.patch("mnp", "audited.audited", r#"{"spec":{"nodeCount":500}}"#);
+            let events = space.kubectl(&["get", "events.v1.events.k8s.io", "-o", "json"]);
+            let events: Value = serde_json::from_str(&events).unwrap();
+            let mut about = events["items"].as_array()?.iter().filter(|event| event["reason"] == "Invalid");
+            let (first, second) = (about.next()?, about.next());
+            assert!(second.is_none(), "one event: {events}");
+            (first["series"]["count"].as_u64()? > 1).then_some(())
+        })
+        .await;
 }
 
 /// Everything goes by the API, and its objects with it.

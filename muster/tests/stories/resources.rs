@@ -195,6 +195,36 @@ impl Desk {
         }
     }
 
+    /// What we have told about an object.
+    fn events(&self, kind: &str, name: &str) -> Vec<Value> {
+        let about = format!("--field-selector=regarding.kind={kind},regarding.name={name}");
+        let text = self.kubectl(&["get", "events.v1.events.k8s.io", &about, "-o", "json"], "");
+        let list: Value = serde_json::from_str(&text).unwrap();
+        let ours = list["items"].as_array().unwrap().iter();
+        ours.filter(|event| event["reportingController"] == "muster.dev/muster").cloned().collect()
+    }
+
+    /// Waits for one event that says what the condition says, where `kubectl describe` shows it.
+    async fn told(&self, kind: &str, name: &str, synced: &Value) {
+        let uid = self.object(kind, name).unwrap()["metadata"]["uid"].clone();
+        let same = |event: &&Value| {
+            event["note"] == synced["message"]
+                && event["reason"] == synced["reason"]
+                && event["type"] == "Warning"
+                && event["regarding"]["uid"] == uid
+        };
+        self.until(&format!("an event on {kind}/{name} says why"), async || {
+            let told = self.events(kind, name);
+            let found = told.iter().filter(same).count();
+            assert!(found < 2, "it is one event: {told:#?}");
+            (found == 1).then_some(())
+        })
+        .await;
+        let described = self.kubectl(&["describe", kind, name], "");
+        let (_, events) = described.split_once("Events:").expect("a section for events");
+        assert!(events.contains(synced["message"].as_str().unwrap()), "{events}");
+    }
+
     /// The versions of all objects, to see whether anything is written.
     fn versions(&self) -> String {
         self.kubectl(
@@ -444,6 +474,7 @@ async fn what_kubectl_writes_is_in_the_store() {
         })
         .await;
     assert!(condition(&object, "Synced")["message"].as_str().unwrap().contains("1 pool: front"), "{object}");
+    desk.told("Cluster", "lab", &condition(&object, "Synced")).await;
     assert_eq!(desk.get(&format!("/api/v1/clusters/{cluster_id}")).await.status, 200);
     desk.kubectl(&["delete", "mnp", "lab.web", "--timeout=120s"], "");
     assert_eq!(desk.get(&format!("/api/v1/nodepools/{id}")).await.status, 404);
@@ -539,6 +570,19 @@ async fn the_store_wins_and_the_object_says_why() {
     );
     assert!(desk.kubectl(&["get", "mnp", "lab.web"], "").contains("Invalid"));
     assert_eq!(desk.rest_pool(&id).await["spec"], spec());
+    desk.told("NodePool", "lab.web", &synced).await;
+    // Whoever tries the same again gets the same event, with a count.
+    desk.until("the event is a series", async || {
+        desk.kubectl(&["patch", "mnp", "lab.web", "--type=merge", "-p", r#"{"spec":{"nodeCount":11}}"#], "");
+        desk.object_with("mnp", "lab.web", "the edit is taken back", |object| {
+            object["spec"]["nodeCount"] == 1
+        })
+        .await;
+        let told = desk.events("NodePool", "lab.web");
+        assert_eq!(told.len(), 1, "{told:#?}");
+        (told[0]["series"]["count"].as_u64()? > 1).then_some(())
+    })
+    .await;
     // A good edit clears it.
     desk.kubectl(&["patch", "mnp", "lab.web", "--type=merge", "-p", r#"{"spec":{"nodeCount":4}}"#], "");
     desk.object_with("mnp", "lab.web", "it is synced again", |object| {
@@ -559,6 +603,7 @@ async fn the_store_wins_and_the_object_says_why() {
         "{object}"
     );
     assert_eq!(object["spec"]["nodeCount"], 4);
+    desk.told("NodePool", "lab.web", &condition(&object, "Synced")).await;
 
     // New objects that cannot be taken, and what becomes of them.
     desk.kubectl(
@@ -571,6 +616,7 @@ async fn the_store_wins_and_the_object_says_why() {
         })
         .await;
     assert_eq!(object["status"].get("id"), None);
+    desk.told("NodePool", "nowhere.web", &condition(&object, "Synced")).await;
     desk.kubectl(
         &["create", "-f", "-"],
         &manifest("second", 1).replace("cluster: lab", "cluster: lab\n  name: web"),
@@ -685,6 +731,12 @@ async fn another_store_touches_nothing() {
         .await;
     assert_eq!((&after["spec"], &after["metadata"]["uid"]), (&before["spec"], &before["metadata"]["uid"]));
     assert_eq!(after["status"]["id"], before["status"]["id"]);
+    desk.until("an event says so, too", async || {
+        let told = desk.cluster.kubectl(&["-n", &project, "describe", "mnp", "lab.web"], "");
+        let (_, events) = told.split_once("Events:")?;
+        events.contains("OtherStore").then_some(())
+    })
+    .await;
     // Nor does it hold up who wants to be rid of it.
     desk.cluster.kubectl(&["-n", &project, "delete", "mnp", "lab.web", "--timeout=120s"], "");
 }
