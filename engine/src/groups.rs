@@ -1,12 +1,16 @@
 //! Pods that run all or none: which pods say so of themselves, and how many of each group have to run.
 //!
 //! There is no one way to say it. Each row of [`WAYS`] is one that is in use: where the name of the group is
-//! written, and where the number of pods that have to run together. Without a number all pods of the group
-//! that there are have to run.
+//! written, and where the number of pods that have to run together. Kubernetes itself has a field for the name.
+//! Where the group is an object, that says the number. Without a number all pods of the group that there are
+//! have to run.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
-use muster_model::k8s::{Pod, PodKey, PodPhase};
+use muster_model::k8s::{Pod, PodGroupApi, PodKey, PodPhase};
 
 use crate::snapshot::{Cluster, Group};
 
@@ -21,11 +25,34 @@ pub const WAYS: [(&str, &str); 6] = [
     ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-min-member"),
 ];
 
+/// Our own way stands above all others, also for the number alone.
+const OWN: (&str, &str) = WAYS[0];
+
+/// The object that a group named by this label or annotation may have.
+fn object_of(way: &str) -> Option<PodGroupApi> {
+    match way {
+        "scheduling.x-k8s.io/pod-group" => Some(PodGroupApi::Coscheduling),
+        "scheduling.volcano.sh/group-name" | "scheduling.k8s.io/group-name" => Some(PodGroupApi::Volcano),
+        _ => None,
+    }
+}
+
+/// How many pods each group that is an object has to have running, by API, namespace and name.
+type Objects<'a> = HashMap<(PodGroupApi, &'a str, &'a str), Option<u32>>;
+
 /// The groups of which a pod is waiting, by namespace and name.
 pub fn groups(cluster: &Cluster) -> Vec<Group> {
+    let objects: Objects<'_> = cluster
+        .pod_groups
+        .iter()
+        .filter_map(|group| {
+            let meta = &group.metadata;
+            Some(((group.api()?, &*meta.namespace, &*meta.name), group.min()))
+        })
+        .collect();
     let mut found: BTreeMap<(&str, &str), Draft<'_>> = BTreeMap::new();
     for pod in &cluster.pods {
-        if let Some((name, min)) = group_of(pod) {
+        if let Some((name, min)) = group_of(pod, &objects) {
             found.entry((&pod.metadata.namespace, name)).or_default().add(pod, min);
         }
     }
@@ -33,15 +60,21 @@ pub fn groups(cluster: &Cluster) -> Vec<Group> {
 }
 
 /// What a pod says of its group: the name, and how many have to run.
-fn group_of(pod: &Pod) -> Option<(&str, Option<u32>)> {
+fn group_of<'p>(pod: &'p Pod, objects: &Objects<'_>) -> Option<(&'p str, Option<u32>)> {
     let text = |key: &str| pod.metadata.labels.text(key).or_else(|| pod.metadata.annotations.text(key));
     let number = |key: &str| text(key).and_then(|number| number.trim().parse().ok());
-    let named = |(name, min): &(&str, &str)| {
-        let name = text(name).filter(|name| !name.is_empty())?;
-        // Our own word about the number stands above that of others.
-        Some((name, number("muster.dev/pod-group-min").or_else(|| number(min))))
+    let said =
+        |api: PodGroupApi, name: &str| objects.get(&(api, &*pod.metadata.namespace, name)).copied().flatten();
+    let labelled = |(way, min): &(&str, &str)| {
+        let name = text(way).filter(|name| !name.is_empty())?;
+        let object = object_of(way).and_then(|api| said(api, name));
+        Some((name, number(OWN.1).or(object).or_else(|| number(min))))
     };
-    WAYS.iter().find_map(named)
+    let in_spec = || {
+        let name = pod.spec.scheduling_group.as_ref()?.pod_group_name.as_deref()?;
+        Some((name, number(OWN.1).or_else(|| said(PodGroupApi::Kubernetes, name))))
+    };
+    labelled(&OWN).or_else(in_spec).or_else(|| WAYS[1..].iter().find_map(labelled))
 }
 
 /// A group while its pods are collected.
@@ -98,7 +131,13 @@ mod tests {
 
     #[track_caller]
     fn check(pods: Vec<Pod>, expected: &[(&str, &[&str], u32)]) {
-        let cluster = Cluster { pods, ..Cluster::default() };
+        check_with(pods, json!([]), expected);
+    }
+
+    #[track_caller]
+    fn check_with(pods: Vec<Pod>, objects: Value, expected: &[(&str, &[&str], u32)]) {
+        let pod_groups = serde_json::from_value(objects).unwrap();
+        let cluster = Cluster { pods, pod_groups, ..Cluster::default() };
         let found = groups(&cluster);
         let found: Vec<(&str, Vec<&str>, u32)> = found
             .iter()
@@ -152,5 +191,42 @@ mod tests {
             vec![one("a", unread.clone(), json!({})), one("b", unread, json!({}))],
             &[("train/g", &["a", "b"], 2)],
         );
+    }
+
+    #[test]
+    fn a_group_that_is_an_object_says_its_number() {
+        let object = |api: &str, namespace: &str, spec: Value| json!({"apiVersion": api, "metadata": {"name": "g", "namespace": namespace}, "spec": spec});
+        let gang = |count: u32| json!({"schedulingPolicy": {"gang": {"minCount": count}}});
+        let own = "scheduling.k8s.io/v1alpha2";
+        let in_spec =
+            |at: &str| pod(at, &json!({}), &json!({"spec": {"schedulingGroup": {"podGroupName": "g"}}}));
+        let both = || vec![in_spec("a"), in_spec("b")];
+        check_with(both(), json!([object(own, "train", gang(5))]), &[("train/g", &["a", "b"], 5)]);
+        // Pods that are scheduled one by one are no group; an object that is not there says nothing.
+        let basic = json!({"schedulingPolicy": {"basic": {}}});
+        check_with(both(), json!([object(own, "train", basic)]), &[]);
+        check_with(both(), json!([]), &[("train/g", &["a", "b"], 2)]);
+        check_with(both(), json!([object(own, "other", gang(5))]), &[("train/g", &["a", "b"], 2)]);
+        let volcano = "scheduling.volcano.sh/v1beta1";
+        check_with(both(), json!([object(volcano, "train", gang(5))]), &[("train/g", &["a", "b"], 2)]);
+
+        let member = |number: u32| json!({"minMember": number});
+        for (way, api) in [
+            ("scheduling.x-k8s.io/pod-group", "scheduling.x-k8s.io/v1alpha1"),
+            ("scheduling.k8s.io/group-name", volcano),
+            ("scheduling.volcano.sh/group-name", volcano),
+        ] {
+            let one = |at: &str, more: Value| {
+                let mut annotations = json!({way: "g", "scheduling.volcano.sh/group-min-member": "7"});
+                annotations.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+                pod(at, &json!({"annotations": annotations}), &json!({}))
+            };
+            let objects = || json!([object(api, "train", member(3))]);
+            let plain = vec![one("a", json!({})), one("b", json!({}))];
+            check_with(plain, objects(), &[("train/g", &["a", "b"], 3)]);
+            // Our own number stands above that of the object.
+            let ours = vec![one("a", json!({"muster.dev/pod-group-min": "2"})), one("b", json!({}))];
+            check_with(ours, json!([object(api, "train", member(1))]), &[("train/g", &["a", "b"], 2)]);
+        }
     }
 }

@@ -15,7 +15,9 @@ use muster_model::{
     observe::SetAside,
 };
 
-pub(crate) use records::{Lease, Need, NodeRecord, Record, Spec};
+pub(crate) use records::{
+    CoschedulingPodGroup, KubernetesPodGroup, Lease, Need, NodeRecord, Record, VolcanoPodGroup,
+};
 pub(crate) use tables::Tables;
 
 /// A kubelet renews every ten seconds. One that was silent for as long as Kubernetes' own lease lasts and then

@@ -217,6 +217,29 @@ status: {state: off}
 ";
 
 #[test]
+fn groups_that_are_objects_are_read_from_a_dump() {
+    let text = r#"
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: scheduling.k8s.io/v1alpha2, kind: PodGroup, metadata: {name: g, namespace: default},
+   spec: {schedulingPolicy: {gang: {minCount: 3}}}}
+- {apiVersion: scheduling.volcano.sh/v1beta1, kind: PodGroup, metadata: {name: g, namespace: default}, spec: {minMember: 9}}
+- {apiVersion: v1, kind: Pod, metadata: {name: a, namespace: default}, spec: {schedulingGroup: {podGroupName: g}}}
+- {apiVersion: v1, kind: Pod, metadata: {name: b, namespace: default}, spec: {schedulingGroup: {podGroupName: g}}}
+"#;
+    let loaded = load(&[source(text)], None);
+    assert!(
+        loaded.set_aside.is_empty() && loaded.notes.is_empty(),
+        "{:?} {:?}",
+        loaded.set_aside,
+        loaded.notes
+    );
+    let groups: Vec<_> = loaded.snapshot.groups.iter().map(|group| (&*group.name, group.min)).collect();
+    assert_eq!(groups, [("default/g", 3)]);
+}
+
+#[test]
 fn hosts_are_read_as_the_service_reads_them() {
     let text = format!(
         "{METAL}---\nkind: BareMetalNode\nmetadata: {{name: h3}}\nspec:\n  pool: metal\n  idleWatts: 300\n  maxWatts: 200\n  colour: red\n"

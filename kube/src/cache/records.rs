@@ -6,8 +6,8 @@ use muster_model::{
     Timestamp,
     k8s::{
         CsiDriver, CsiNode, CsiStorageCapacity, DaemonSet, Job, Namespace, Node, PersistentVolume,
-        PersistentVolumeClaim, Pod, PodDisruptionBudget, PriorityClass, ReadError, ReplicaSet, RuntimeClass,
-        StatefulSet, StorageClass, VolumeAttachment, from_json,
+        PersistentVolumeClaim, Pod, PodDisruptionBudget, PodGroup, PodGroupApi, PriorityClass, ReadError,
+        ReplicaSet, RuntimeClass, StatefulSet, StorageClass, VolumeAttachment, from_json,
     },
 };
 use serde::Deserialize;
@@ -22,6 +22,8 @@ pub(crate) struct Spec {
     /// As the API names it.
     pub(crate) plural: &'static str,
     pub(crate) path: &'static str,
+    /// Where other versions of Kubernetes serve the same, tried in this order.
+    pub(crate) elsewhere: &'static [&'static str],
     /// Narrows what is sent; joined to the query with `&`.
     pub(crate) narrow: &'static str,
     pub(crate) need: Need,
@@ -33,6 +35,8 @@ pub(crate) enum Need {
     Always,
     /// A cluster that does not serve this kind has none of them.
     IfServed,
+    /// The same for one that has never let us see it: what hangs on it is known well enough without.
+    IfShown,
 }
 
 /// One kind of object that is watched.
@@ -51,7 +55,7 @@ macro_rules! plain {
     ($($record:ty, $field:ident, $kind:literal, $plural:literal, $path:literal, $need:ident);+ $(;)?) => {
         $(impl Record for $record {
             const SPEC: Spec =
-                Spec { kind: $kind, plural: $plural, path: $path, narrow: "", need: Need::$need };
+                Spec { kind: $kind, plural: $plural, path: $path, elsewhere: &[], narrow: "", need: Need::$need };
 
             fn read(text: &[u8]) -> Result<Self, ReadError> {
                 from_json($kind, text)
@@ -101,6 +105,7 @@ impl Record for Pod {
         kind: "Pod",
         plural: "pods",
         path: "/api/v1/pods",
+        elsewhere: &[],
         // Finished pods hold nothing; a pod that finishes arrives as a deletion.
         narrow: "fieldSelector=status.phase!%3DSucceeded,status.phase!%3DFailed",
         need: Need::Always,
@@ -122,6 +127,64 @@ impl Record for Pod {
     fn count(state: &State) -> usize {
         state.tables.pods.len()
     }
+}
+
+/// A `PodGroup` of one of the APIs that have that kind. All of them are in one table, the API before the name.
+macro_rules! pod_groups {
+    ($($(#[$doc:meta])* $record:ident, $api:ident, $plural:literal, $path:literal, $elsewhere:expr);+ $(;)?) => {
+        $($(#[$doc])*
+        #[derive(Debug)]
+        pub(crate) struct $record(PodGroup);
+
+        impl $record {
+            const PREFIX: &'static str = concat!($plural, "/");
+
+            fn key(key: &Key) -> Key {
+                let name = format!("{}{}", Self::PREFIX, key.name).into();
+                Key { namespace: Arc::clone(&key.namespace), name }
+            }
+        }
+
+        impl Record for $record {
+            const SPEC: Spec = Spec {
+                kind: "PodGroup", plural: $plural, path: $path, elsewhere: $elsewhere, narrow: "", need: Need::IfShown,
+            };
+
+            fn read(text: &[u8]) -> Result<Self, ReadError> {
+                let mut group: PodGroup = from_json("PodGroup", text)?;
+                // Items of a page do not say what they are.
+                group.api_version = PodGroupApi::$api.group().into();
+                Ok(Self(group))
+            }
+            fn put(self, state: &mut State, key: Key, _: Seen, _: Timestamp) -> bool {
+                state.tables.pod_groups.put(Self::key(&key), self.0)
+            }
+            fn remove(state: &mut State, key: &Key) -> bool {
+                state.tables.pod_groups.remove(&Self::key(key))
+            }
+            fn keys(state: &State) -> Vec<Key> {
+                let ours = state.tables.pod_groups.keys().filter_map(|key| {
+                    let name = key.name.strip_prefix(Self::PREFIX)?.into();
+                    Some(Key { namespace: Arc::clone(&key.namespace), name })
+                });
+                ours.collect()
+            }
+            fn count(state: &State) -> usize {
+                state.tables.pod_groups.keys().filter(|key| key.name.starts_with(Self::PREFIX)).count()
+            }
+        })+
+    };
+}
+pod_groups! {
+    /// Kubernetes' own: beta in 1.37, and alpha, if somebody switches it on, in 1.36.
+    KubernetesPodGroup, Kubernetes, "podgroups", "/apis/scheduling.k8s.io/v1beta1/podgroups",
+        &["/apis/scheduling.k8s.io/v1alpha2/podgroups"];
+    /// Of the scheduler plugin coscheduling.
+    CoschedulingPodGroup, Coscheduling, "podgroups.scheduling.x-k8s.io",
+        "/apis/scheduling.x-k8s.io/v1alpha1/podgroups", &[];
+    /// Of Volcano.
+    VolcanoPodGroup, Volcano, "podgroups.scheduling.volcano.sh",
+        "/apis/scheduling.volcano.sh/v1beta1/podgroups", &[];
 }
 
 /// A node with its addresses.
@@ -150,8 +213,14 @@ struct Address {
 }
 
 impl Record for NodeRecord {
-    const SPEC: Spec =
-        Spec { kind: "Node", plural: "nodes", path: "/api/v1/nodes", narrow: "", need: Need::Always };
+    const SPEC: Spec = Spec {
+        kind: "Node",
+        plural: "nodes",
+        path: "/api/v1/nodes",
+        elsewhere: &[],
+        narrow: "",
+        need: Need::Always,
+    };
 
     fn read(text: &[u8]) -> Result<Self, ReadError> {
         let node = from_json("Node", text)?;
@@ -193,6 +262,7 @@ impl Record for Lease {
         kind: "Lease",
         plural: "leases",
         path: "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases",
+        elsewhere: &[],
         narrow: "",
         need: Need::Always,
     };

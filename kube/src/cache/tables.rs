@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use muster_model::k8s::{
     CsiDriver, CsiNode, CsiStorageCapacity, DaemonSet, Job, Namespace, Node, Objects, PersistentVolume,
-    PersistentVolumeClaim, Pod, PodDisruptionBudget, PriorityClass, ReplicaSet, RuntimeClass, StatefulSet,
-    StorageClass, VolumeAttachment,
+    PersistentVolumeClaim, Pod, PodDisruptionBudget, PodGroup, PriorityClass, ReplicaSet, RuntimeClass,
+    StatefulSet, StorageClass, VolumeAttachment,
 };
 
 use super::Key;
@@ -101,4 +101,5 @@ tables! {
     jobs: Job,
     priority_classes: PriorityClass,
     runtime_classes: RuntimeClass,
+    pod_groups: PodGroup,
 }

@@ -26,7 +26,7 @@ use tokio::{sync::watch, task::JoinSet};
 pub use health::{Health, SourceHealth, SourceState};
 
 use crate::{
-    cache::{Lease, NodeRecord, State},
+    cache::{CoschedulingPodGroup, KubernetesPodGroup, Lease, NodeRecord, State, VolcanoPodGroup},
     client::{Call, Client},
 };
 use health::Sources;
@@ -114,7 +114,8 @@ pub(crate) fn spawn(client: &Client, shared: &Arc<Shared>) -> JoinSet<()> {
     watch! {
         Pod, NodeRecord, Lease, Namespace, PersistentVolume, PersistentVolumeClaim, StorageClass, CsiNode,
         CsiDriver, CsiStorageCapacity, VolumeAttachment, PodDisruptionBudget, DaemonSet, ReplicaSet,
-        StatefulSet, Job, PriorityClass, RuntimeClass,
+        StatefulSet, Job, PriorityClass, RuntimeClass, KubernetesPodGroup, CoschedulingPodGroup,
+        VolcanoPodGroup,
     }
     tasks.spawn(heartbeat(client.clone(), Arc::clone(shared)));
     tasks

@@ -13,7 +13,7 @@ use super::{
     wire::{Line, Page, Stub, next_line},
 };
 use crate::{
-    cache::{Key, Need, Record, Seen, Spec},
+    cache::{Key, Need, Record, Seen},
     client::{Call, Client},
     error::KubeError,
 };
@@ -39,6 +39,8 @@ pub(super) struct Source<R> {
     /// Where to go on; `None` asks for a new list.
     version: Option<String>,
     streams_lists: bool,
+    /// Which of the places where the kind may be is asked.
+    place: usize,
     /// When the source was last current, for what a new list shows.
     current_at: Option<Timestamp>,
     kind: PhantomData<fn() -> R>,
@@ -59,12 +61,18 @@ enum Ended {
 type Arriving<R> = BTreeMap<Key, Option<R>>;
 
 impl<R: Record> Source<R> {
-    const SPEC: Spec = R::SPEC;
-
     pub(super) fn new(client: Client, shared: Arc<Shared>) -> Self {
         let now = shared.now();
         shared.lock().sources.entry(R::SPEC.plural, now);
-        Self { client, shared, version: None, streams_lists: true, current_at: None, kind: PhantomData }
+        Self {
+            client,
+            shared,
+            version: None,
+            streams_lists: true,
+            place: 0,
+            current_at: None,
+            kind: PhantomData,
+        }
     }
 
     pub(super) async fn run(mut self) {
@@ -109,8 +117,19 @@ impl<R: Record> Source<R> {
     /// What to do about an answer that was none: how long to wait.
     fn failed(&mut self, error: &KubeError, backoff: &mut Backoff) -> Duration {
         let (state, wait) = match error.status() {
-            Some(404) if R::SPEC.need == Need::IfServed => {
-                self.not_served();
+            // A server that cannot stream this kind may be able to in the other place, and the other way round.
+            Some(404) if self.place < R::SPEC.elsewhere.len() => {
+                (self.place, self.version, self.streams_lists) = (self.place + 1, None, true);
+                return Duration::ZERO;
+            }
+            Some(404) if R::SPEC.need != Need::Always => {
+                self.not_served("the cluster does not serve this kind".to_owned());
+                return ASK_AGAIN;
+            }
+            // One that was seen is missed when it may not be seen for a moment.
+            Some(401 | 403) if R::SPEC.need == Need::IfShown && self.current_at.is_none() => {
+                tracing::debug!(kind = R::SPEC.plural, %error, "done without");
+                self.not_served(format!("it may not be watched, and is done without: {error}"));
                 return ASK_AGAIN;
             }
             Some(401 | 403) => (SourceState::Denied, backoff.failed(rand::random())),
@@ -261,7 +280,7 @@ impl<R: Record> Source<R> {
         let mut list = Arriving::<R>::new();
         let mut next: Option<String> = None;
         loop {
-            let path = list_path(&Self::SPEC, next.as_deref());
+            let path = self.list_path(next.as_deref());
             let text = match self.client.text_within(&what, Call::get(&path), PAGE_LIMIT).await {
                 Ok(text) => text,
                 // The pages are too old to go on with; the next try begins at the first one.
@@ -341,8 +360,8 @@ impl<R: Record> Source<R> {
     }
 
     /// A whole kind that the cluster does not have: complete and empty.
-    fn not_served(&mut self) {
-        self.version = None;
+    fn not_served(&mut self, why: String) {
+        (self.place, self.version) = (0, None);
         self.replace(Arriving::new());
         let now = self.shared.now();
         let mut inner = self.shared.lock();
@@ -351,7 +370,7 @@ impl<R: Record> Source<R> {
             source.since = now;
         }
         source.state = SourceState::NotServed;
-        "the cluster does not serve this kind".clone_into(&mut source.why);
+        source.why = why;
     }
 
     fn connected(&self) {
@@ -410,16 +429,21 @@ impl<R: Record> Source<R> {
         };
         format!(
             "{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&{from}{narrow}",
-            R::SPEC.path
+            self.path()
         )
     }
-}
 
-fn list_path(spec: &Spec, next: Option<&str>) -> String {
-    let narrow = if spec.narrow.is_empty() { String::new() } else { format!("&{}", spec.narrow) };
-    // A continue token is made of characters that need no escape in a query, but nobody promises that.
-    let next = next.map_or_else(String::new, |token| format!("&continue={}", escape(token)));
-    format!("{}?limit={PAGE}{narrow}{next}", spec.path)
+    fn list_path(&self, next: Option<&str>) -> String {
+        let narrow = if R::SPEC.narrow.is_empty() { String::new() } else { format!("&{}", R::SPEC.narrow) };
+        // A continue token is made of characters that need no escape in a query, but nobody promises that.
+        let next = next.map_or_else(String::new, |token| format!("&continue={}", escape(token)));
+        format!("{}?limit={PAGE}{narrow}{next}", self.path())
+    }
+
+    fn path(&self) -> &'static str {
+        let other = self.place.checked_sub(1).and_then(|place| R::SPEC.elsewhere.get(place));
+        other.copied().unwrap_or(R::SPEC.path)
+    }
 }
 
 /// Percent-encodes all but letters, digits and `-_.~`.

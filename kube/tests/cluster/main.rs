@@ -7,6 +7,7 @@ mod connecting;
 mod denied;
 mod disturbed;
 mod electing;
+mod grouping;
 mod kubelets;
 mod proxy;
 mod reviewing;

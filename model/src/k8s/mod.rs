@@ -11,6 +11,7 @@ mod meta;
 mod node;
 mod objects;
 mod pod;
+mod pod_group;
 mod policy;
 mod read;
 mod selector;
@@ -34,6 +35,7 @@ pub use pod::{
     Container, ContainerPort, ContainerRestartPolicy, Pod, PodKey, PodResourceClaim, PodSpec, Protocol,
     Resources, RestartRule, SchedulingGate, SchedulingGroup,
 };
+pub use pod_group::{GangPolicy, PodGroup, PodGroupApi, PodGroupSpec, SchedulingPolicy};
 pub use policy::{
     IntOrPercent, Namespace, PdbSpec, PdbStatus, PodDisruptionBudget, PriorityClass, RuntimeClass,
     RuntimeOverhead, RuntimeScheduling,

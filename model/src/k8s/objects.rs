@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     CsiDriver, CsiNode, CsiStorageCapacity, DaemonSet, Job, Namespace, Node, PersistentVolume,
-    PersistentVolumeClaim, Pod, PodDisruptionBudget, PriorityClass, ReplicaSet, RuntimeClass, StatefulSet,
-    StorageClass, VolumeAttachment,
+    PersistentVolumeClaim, Pod, PodDisruptionBudget, PodGroup, PriorityClass, ReplicaSet, RuntimeClass,
+    StatefulSet, StorageClass, VolumeAttachment,
 };
 
 /// The objects of one cluster at one moment.
@@ -31,4 +31,6 @@ pub struct Objects {
     pub jobs: Vec<Job>,
     pub priority_classes: Vec<PriorityClass>,
     pub runtime_classes: Vec<RuntimeClass>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pod_groups: Vec<PodGroup>,
 }

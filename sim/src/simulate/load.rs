@@ -133,7 +133,10 @@ fn again(document: &Document, kind: &str, seen: &mut Seen) -> Option<String> {
     if name.is_empty() || PASSED_OVER.contains(&kind) {
         return None;
     }
-    let key = (kind.to_owned(), text(&metadata["namespace"]), name);
+    // Several APIs have this kind.
+    let version = if kind == "PodGroup" { text(&document.value["apiVersion"]) } else { String::new() };
+    let kind = format!("{kind} {}", version.split('/').next().unwrap_or_default());
+    let key = (kind, text(&metadata["namespace"]), name);
     if let Some(first) = seen.get(&key) {
         return Some(first.clone());
     }
@@ -186,6 +189,7 @@ fn take(
         "Job" => cluster.jobs.push(read(document, "Job")?),
         "PriorityClass" => cluster.priority_classes.push(read(document, "PriorityClass")?),
         "RuntimeClass" => cluster.runtime_classes.push(read(document, "RuntimeClass")?),
+        "PodGroup" => cluster.pod_groups.push(read(document, "PodGroup")?),
         "NodePool" => {
             let pool = pools::read_pool(document, snapshot.now)?;
             if snapshot.pool(&pool.name).is_some() {

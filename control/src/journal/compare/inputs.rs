@@ -299,6 +299,7 @@ fn rest(from: &Snapshot, to: &Snapshot, found: &[Change]) -> Option<Change> {
             old.priority_classes != new.priority_classes || old.runtime_classes != new.runtime_classes,
         ),
         ("namespaces", old.namespaces != new.namespaces),
+        ("pod groups", old.pod_groups != new.pod_groups),
     ];
     let told = |kind: &str| {
         let subjects: &[Subject] = match kind {
