@@ -23,6 +23,8 @@ use crate::client::{Call, Client};
 const CONTROLLER: &str = "muster.dev/muster";
 /// Where events on objects go that have no namespace, or are not in this cluster.
 const ELSEWHERE: &str = "default";
+/// Objects per page of a list: what other clients use.
+const PAGE: u32 = 500;
 /// The API's own limit on a note, in bytes.
 const LONGEST_NOTE: usize = 1024;
 
@@ -53,6 +55,8 @@ pub(crate) struct Events {
     limits: EventLimits,
     instance: String,
     book: Mutex<Book>,
+    /// What the objects of pools are called that are not called as usual, by the id of the pool.
+    objects: Mutex<BTreeMap<String, String>>,
 }
 
 /// What was written, and what may be.
@@ -95,7 +99,7 @@ impl Events {
             refilled: client.clock().monotonic(),
             dropped: 0,
         };
-        Self { client, limits, instance, book: Mutex::new(book) }
+        Self { client, limits, instance, book: Mutex::new(book), objects: Mutex::default() }
     }
 
     pub(crate) async fn tell(&self, note: &Note) {
@@ -157,7 +161,9 @@ impl Events {
             About::Node { name, .. } => {
                 (ELSEWHERE.to_owned(), json!({"apiVersion": "v1", "kind": "Node", "name": name, "uid": name}))
             }
-            About::Pool { project, cluster, pool } => self.pool(project, &format!("{cluster}.{pool}")).await,
+            About::Pool { project, cluster, pool, id } => {
+                self.pool(project, &format!("{cluster}.{pool}"), &id.to_string()).await
+            }
             About::Object { key, uid } => (
                 key.namespace.clone(),
                 json!({"apiVersion": api_version(), "kind": key.kind.kind(), "namespace": key.namespace, "name": key.name, "uid": uid}),
@@ -166,19 +172,45 @@ impl Events {
     }
 
     /// A pool's object, if this cluster has it: `kubectl describe` then shows the event. Without one the event says
-    /// which pool it is about all the same, and is found by that name.
-    async fn pool(&self, project: &str, name: &str) -> (String, Value) {
-        let path = format!("/apis/{API_GROUP}/{API_VERSION}/namespaces/{project}/nodepools/{name}");
-        let found = self.client.call::<Value>("look for a pool's object", Call::get(&path)).await;
-        let uid = found.ok().and_then(|object| object["metadata"]["uid"].as_str().map(str::to_owned));
-        let namespace = if uid.is_some() { project } else { ELSEWHERE };
-        let version = format!("{API_GROUP}/{API_VERSION}");
-        let mut about =
-            json!({"apiVersion": version, "kind": "NodePool", "namespace": namespace, "name": name});
-        if let Some(uid) = uid {
-            about["uid"] = uid.into();
+    /// which pool it is about all the same, and is found by the name that an object of it would get.
+    async fn pool(&self, project: &str, name: &str, id: &str) -> (String, Value) {
+        let about = |namespace: &str, name: &str| json!({"apiVersion": api_version(), "kind": "NodePool", "namespace": namespace, "name": name});
+        let Some(object) = self.pool_object(project, name, id).await else {
+            return (ELSEWHERE.to_owned(), about(ELSEWHERE, name));
+        };
+        let mut found = about(project, object["name"].as_str().unwrap_or_default());
+        found["uid"] = object["uid"].clone();
+        (project.to_owned(), found)
+    }
+
+    /// The metadata of a pool's object. Whoever made it may have called it anything, and a pool can be renamed.
+    async fn pool_object(&self, project: &str, usual: &str, id: &str) -> Option<Value> {
+        let all = format!("/apis/{API_GROUP}/{API_VERSION}/namespaces/{project}/nodepools");
+        let what = "look for a pool's object";
+        let is_it = |object: &Value| object["status"]["id"] == id;
+        let named = self.objects().get(id).cloned();
+        let path = format!("{all}/{}", named.as_deref().unwrap_or(usual));
+        if let Ok(mut object) = self.client.call::<Value>(what, Call::get(&path)).await
+            && is_it(&object)
+        {
+            return Some(object["metadata"].take());
         }
-        (namespace.to_owned(), about)
+        let mut next = String::new();
+        loop {
+            let path = format!("{all}?limit={PAGE}{next}");
+            let mut page = self.client.call::<Value>(what, Call::get(&path)).await.ok()?;
+            if let Some(object) = page["items"].as_array_mut()?.iter_mut().find(|object| is_it(object)) {
+                let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+                self.objects().insert(id.to_owned(), name);
+                return Some(object["metadata"].take());
+            }
+            let token = page["metadata"]["continue"].as_str().filter(|token| !token.is_empty())?;
+            next = format!("&continue={token}");
+        }
+    }
+
+    fn objects(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, String>> {
+        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn book(&self) -> std::sync::MutexGuard<'_, Book> {
@@ -237,7 +269,7 @@ fn key(note: &Note) -> [u8; 32] {
     let (kind, id) = match &note.about {
         About::Pod { key, uid } => ("pod", format!("{key} {uid}")),
         About::Node { name, uid } => ("node", format!("{name} {uid}")),
-        About::Pool { project, cluster, pool } => ("pool", format!("{project} {cluster} {pool}")),
+        About::Pool { project, cluster, pool, id } => ("pool", format!("{project} {cluster} {pool} {id}")),
         About::Object { key, uid } => ("object", format!("{key} {uid}")),
     };
     for part in [kind, &id, &note.reason, &note.message] {

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::{
-    Timestamp,
+    PoolId, Timestamp,
     k8s::{Labels, Objects, Pod, PodKey, Taint},
     resource::ObjectKey,
 };
@@ -243,6 +243,7 @@ pub enum About {
         project: String,
         cluster: String,
         pool: String,
+        id: PoolId,
     },
     /// A custom resource of ours.
     Object {

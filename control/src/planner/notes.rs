@@ -8,6 +8,7 @@ use muster_engine::{
     snapshot::{Mode, Snapshot},
 };
 use muster_model::{
+    PoolId,
     cluster::Cluster,
     k8s::PodKey,
     observe::{About, Note},
@@ -19,13 +20,13 @@ const MOST_NOTES: usize = 100;
 const MOST_POOLS: usize = 200;
 
 /// The notes that a plan gives rise to, those that a person can act on first.
-pub(super) fn notes(cluster: &Cluster, snapshot: &Snapshot, plan: &Plan) -> Vec<Note> {
+pub(super) fn notes(cluster: &Cluster, ids: &PoolIds, snapshot: &Snapshot, plan: &Plan) -> Vec<Note> {
     let scene = Scene::new(snapshot, plan);
     let explainer = Explainer::new(&scene);
     let uids: HashMap<PodKey, &str> =
         snapshot.cluster.pods.iter().map(|pod| (pod.key(), &*pod.metadata.uid)).collect();
     let acts = |pool: &str| snapshot.pool(pool).is_some_and(|pool| pool.mode == Mode::Act);
-    let mut notes = pools(cluster, snapshot, plan, &explainer);
+    let mut notes = pools(cluster, ids, snapshot, plan, &explainer);
     let mut tell = |key: &PodKey, warning: bool, reason: &str| {
         if notes.len() < MOST_NOTES
             && let (Some(uid), Some(answer)) = (uids.get(key), explainer.pod(key))
@@ -64,8 +65,17 @@ pub(super) fn notes(cluster: &Cluster, snapshot: &Snapshot, plan: &Plan) -> Vec<
     notes
 }
 
+/// The pools of a cluster by their names at the moment of the plan.
+pub(super) type PoolIds = HashMap<Box<str>, PoolId>;
+
 /// Notes on the pools that grow or shrink, and on those that should and cannot.
-fn pools(cluster: &Cluster, snapshot: &Snapshot, plan: &Plan, explainer: &Explainer<'_, '_>) -> Vec<Note> {
+fn pools(
+    cluster: &Cluster,
+    ids: &PoolIds,
+    snapshot: &Snapshot,
+    plan: &Plan,
+    explainer: &Explainer<'_, '_>,
+) -> Vec<Note> {
     let told = snapshot.pools.iter().take(MOST_POOLS).filter_map(|pool| {
         let (code, headline) = explainer.pool_headline(&pool.name)?;
         let acts = pool.mode == Mode::Act;
@@ -82,6 +92,7 @@ fn pools(cluster: &Cluster, snapshot: &Snapshot, plan: &Plan, explainer: &Explai
             project: cluster.project.to_string(),
             cluster: cluster.name.to_string(),
             pool: pool.name.to_string(),
+            id: *ids.get(&*pool.name)?,
         };
         Some(Note { about, warning, reason: reason.to_owned(), message: headline })
     });

@@ -307,7 +307,7 @@ impl Planner {
                 || self.noted_at.is_none_or(|at| now.since(at) >= REPEAT_NOTES))
         {
             // While the last ones are still being worded, the next look tells.
-            self.noted_at = self.announce(&inputs.cluster, port).then_some(now);
+            self.noted_at = self.announce(inputs, port).then_some(now);
         }
         actuator::report(&self.parts.registry, fence, inputs, built, &decided.plan, link).await?;
         Ok((did, next))
@@ -315,13 +315,15 @@ impl Planner {
 
     /// Tells the cluster's users of the plan; false if the last plan is still being told. Explaining a hundred pods takes a
     /// while, so that nobody waits for it, and it is not done twice at once.
-    fn announce(&mut self, cluster: &Cluster, port: &Arc<dyn ClusterPort>) -> bool {
+    fn announce(&mut self, inputs: &Inputs, port: &Arc<dyn ClusterPort>) -> bool {
         if self.telling.as_ref().is_some_and(|telling| !telling.is_finished()) {
             return false;
         }
         let Some(view) = self.view.clone() else { return true };
-        let (cluster, port) = (cluster.clone(), Arc::clone(port));
-        let tell = move || port.announce(super::notes::notes(&cluster, &view.snapshot, &view.plan));
+        let (cluster, port) = (inputs.cluster.clone(), Arc::clone(port));
+        let ids =
+            inputs.pools.iter().map(|pool| (pool.object.name.as_str().into(), pool.object.id)).collect();
+        let tell = move || port.announce(super::notes::notes(&cluster, &ids, &view.snapshot, &view.plan));
         match self.parts.thinking {
             Thinking::Here => tell(),
             Thinking::Aside => self.telling = Some(tokio::task::spawn_blocking(tell)),

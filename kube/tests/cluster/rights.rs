@@ -10,7 +10,7 @@ use muster_kube::{
     rights::{self, Part, RIGHTS},
 };
 use muster_model::{
-    Duration,
+    Duration, PoolId,
     k8s::{Effect, Pod, Taint},
     observe::{About, Acted, ClusterPort, NodeAction, Note, OFF_TAINT},
 };
@@ -97,9 +97,8 @@ async fn ops_r20_the_rights_are_enough_and_none_is_unused() {
         unused.is_empty().then_some(unused)
     });
     assert_eq!(unused.await, Vec::new());
-    let refused = cluster.audited();
-    let refused: Vec<&str> =
-        refused.lines().filter(|line| line.contains("\"decision\":\"forbid\"")).collect();
+    let log = cluster.audited();
+    let refused: Vec<&str> = log.lines().filter(|line| line.contains("decision\":\"forbid\"")).collect();
     assert!(refused.is_empty(), "{refused:#?}");
 }
 
@@ -131,7 +130,8 @@ async fn every_action(kube: &KubeCluster, evicted: &Pod) {
         kube.tell(&Note { about, warning: false, reason: "ScaleDown".into(), message: "unneeded".into() })
             .await;
     }
-    let about = About::Pool { project: "audited".into(), cluster: "lab".into(), pool: "gpu".into() };
+    let id: PoolId = "00000000-0000-4000-8000-000000000001".parse().unwrap();
+    let about = About::Pool { project: "audited".into(), cluster: "lab".into(), pool: "gpu".into(), id };
     kube.tell(&Note { about, warning: false, reason: "ScaleDown".into(), message: "pool gpu".into() }).await;
     assert_eq!(kube.act("rights-node", &NodeAction::DeleteNode { uid }).await, Ok(Acted::Done));
 }

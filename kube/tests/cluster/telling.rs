@@ -3,12 +3,12 @@
 use muster_emulate::cluster::TestCluster;
 use muster_kube::{EventLimits, KubeCluster, Options};
 use muster_model::{
-    Duration,
+    Duration, PoolId,
     observe::{About, ClusterPort, Note},
 };
 use serde_json::Value;
 
-use crate::support::{connect, namespace, node, pod};
+use crate::support::{connect, namespace, node, pod, until};
 
 fn events(cluster: &TestCluster, namespace: &str, about: &str) -> Vec<Value> {
     let selector = format!("--field-selector=regarding.name={about}");
@@ -76,7 +76,8 @@ async fn a_note_is_one_event_however_often_it_is_said() {
     assert!(cluster.kubectl(&["describe", "node", "noted-node"], "").contains("unneeded for 10m"));
 
     // A pool that this cluster has no object of is named all the same.
-    let about = About::Pool { project: "notes".into(), cluster: "lab".into(), pool: "noted".into() };
+    let id: PoolId = "00000000-0000-4000-8000-000000000007".parse().unwrap();
+    let about = About::Pool { project: "notes".into(), cluster: "lab".into(), pool: "noted".into(), id };
     let grows = "pool noted has 0 nodes, 0 to 8; grows by 1 for 1 pod";
     for _ in 0..2 {
         let (about, message) = (about.clone(), grows.into());
@@ -88,6 +89,47 @@ async fn a_note_is_one_event_however_often_it_is_said() {
         (&found[0]["regarding"]["kind"], &found[0]["note"]),
         (&Value::from("NodePool"), &Value::from(grows))
     );
+}
+
+/// Whoever makes the object of a pool calls it what he likes; one with the usual name may be another pool's.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_note_on_a_pool_finds_its_object_whatever_that_is_called() {
+    let cluster = TestCluster::shared();
+    let _peace = cluster.in_peace().await;
+    namespace(cluster, "called");
+    for definition in muster_kube::resources::definitions() {
+        cluster.kubectl(&["apply", "--server-side", "-f", "-"], &definition.to_string());
+    }
+    let (ours, others) = ("00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002");
+    for (name, id) in [("anything", ours), ("lab.gpu", others)] {
+        let object = serde_json::json!({ "apiVersion": "muster.dev/v1alpha1", "kind": "NodePool",
+            "metadata": { "name": name, "namespace": "called" },
+            "spec": { "cluster": "lab", "platform": { "type": "gcp" } } });
+        until("its kind is served", || async {
+            cluster.try_kubectl(&["create", "-f", "-"], &object.to_string()).0.then_some(())
+        })
+        .await;
+        let status = serde_json::json!({ "status": { "id": id } }).to_string();
+        let patch =
+            ["-n", "called", "patch", "mnp", name, "--subresource=status", "--type=merge", "-p", &status];
+        cluster.kubectl(&patch, "");
+    }
+    let kube = KubeCluster::start(connect(cluster).await, Options::default());
+    for message in ["pool gpu grows by 1", "pool gpu grows by 2"] {
+        let id = ours.parse().unwrap();
+        let about = About::Pool { project: "called".into(), cluster: "lab".into(), pool: "gpu".into(), id };
+        kube.tell(&Note {
+            about,
+            warning: false,
+            reason: "TriggeredScaleUp".into(),
+            message: message.into(),
+        })
+        .await;
+    }
+    assert_eq!(events(cluster, "called", "lab.gpu"), Vec::<Value>::new());
+    assert_eq!(events(cluster, "called", "anything").len(), 2);
+    let told = cluster.kubectl(&["-n", "called", "describe", "mnp", "anything"], "");
+    assert!(told.contains("pool gpu grows by 2"), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
