@@ -9,7 +9,13 @@
 mod api;
 mod pods;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use muster_model::{Clock, Duration};
 use serde_json::{Value, json};
@@ -34,6 +40,8 @@ pub struct NodeSpec {
     pub taints: Vec<Value>,
     /// Also what is allocatable.
     pub capacity: BTreeMap<String, String>,
+    /// The same for what a device plugin brings: it is there once the node is annotated [`DEVICES`].
+    pub devices: BTreeMap<String, String>,
     /// Between two renewals of the lease; the lease lasts four times as long.
     pub renew: Duration,
     /// From the start of the operating system to the registration.
@@ -50,11 +58,15 @@ impl NodeSpec {
             annotations: BTreeMap::new(),
             taints: Vec::new(),
             capacity: capacity.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
+            devices: BTreeMap::new(),
             renew: Duration::from_secs(10),
             join: Duration::from_millis(200),
         }
     }
 }
+
+/// Annotation of a node whose devices are to be shown.
+pub const DEVICES: &str = "emulate.muster.dev/devices";
 
 /// How often the kubelet looks after its pods.
 const LOOK: Duration = Duration::from_millis(300);
@@ -68,7 +80,7 @@ pub struct Kubelet {
 impl Kubelet {
     /// Follows `machine` and keeps its node in the cluster that `client` reaches.
     pub fn start(client: kube::Client, machine: Arc<Machine>, spec: NodeSpec, clock: Arc<dyn Clock>) -> Self {
-        let work = Work { api: Api::new(client), machine, spec, clock };
+        let work = Work { api: Api::new(client), machine, spec, clock, devices: AtomicBool::new(false) };
         Self { task: tokio::spawn(work.run()) }
     }
 }
@@ -84,6 +96,8 @@ struct Work {
     machine: Arc<Machine>,
     spec: NodeSpec,
     clock: Arc<dyn Clock>,
+    /// Whether the devices are there.
+    devices: AtomicBool,
 }
 
 impl Work {
@@ -147,12 +161,16 @@ impl Work {
 
     async fn report(&self, boot_id: &str) -> Result<Answer, String> {
         let now = self.clock.now();
+        let mut capacity = self.spec.capacity.clone();
+        if self.devices.load(Ordering::Relaxed) {
+            capacity.extend(self.spec.devices.clone());
+        }
         let condition = |kind: &str, status: &str, reason: &str| {
             json!({"type": kind, "status": status, "reason": reason, "message": "emulated",
                 "lastHeartbeatTime": now, "lastTransitionTime": now})
         };
         let status = json!({"status": {
-            "capacity": self.spec.capacity, "allocatable": self.spec.capacity,
+            "capacity": capacity, "allocatable": capacity,
             "addresses": [{"type": "InternalIP", "address": "127.0.0.1"},
                 {"type": "Hostname", "address": self.spec.name}],
             "conditions": [
@@ -168,7 +186,12 @@ impl Work {
                 "architecture": "amd64",
             },
         }});
-        self.api.merge(&format!("/api/v1/nodes/{}/status", self.spec.name), &status).await
+        let answer = self.api.merge(&format!("/api/v1/nodes/{}/status", self.spec.name), &status).await?;
+        if let Answer::Done(node) = &answer {
+            let there = node["metadata"]["annotations"].get(DEVICES).is_some();
+            self.devices.store(there, Ordering::Relaxed);
+        }
+        Ok(answer)
     }
 
     async fn renew(&self) -> Result<(), String> {

@@ -8,9 +8,6 @@ use crate::{
     liar::{Liar, Shows},
 };
 
-/// Looks of the planner after which it would have acted on what it sees.
-const LOOKS: u64 = 8;
-
 /// A story whose Muster sees its cluster by way of a liar, with five pods on two servers.
 async fn behind_a_liar(name: &'static str) -> (Story, Liar) {
     let machines = Machines::default();
@@ -35,13 +32,6 @@ fn explained(story: &Story) -> String {
     [1, 2].map(|number| story.muster(&["explain", "node", &format!("{}-{number}", story.name)])).join("\n")
 }
 
-/// How often the planner has looked.
-async fn looks(story: &Story) -> u64 {
-    let text = story.text("/metrics").await;
-    let line = text.lines().find_map(|line| line.strip_prefix("muster_planner_turns_total "));
-    line.and_then(|number| number.parse().ok()).unwrap_or(0)
-}
-
 /// Waits until the reason is said on every node and the planner has looked often enough; nothing has happened then.
 async fn until_nothing_happened(story: &Story, reason: &str) {
     story
@@ -50,17 +40,7 @@ async fn until_nothing_happened(story: &Story, reason: &str) {
             (said.matches(reason).count() >= 2).then_some(())
         })
         .await;
-    let before = looks(story).await;
-    let mut pokes = 0;
-    story
-        .until("the planner has looked again and again", async || {
-            // Looks are for something: a cluster in which nothing happens is looked at every ten seconds.
-            pokes += 1;
-            let poke = format!("poke=x{pokes}");
-            story.cluster.kubectl(&["annotate", "--overwrite", "namespace", story.name, &poke], "");
-            (looks(story).await >= before + LOOKS).then_some(())
-        })
-        .await;
+    story.until_looked().await;
     for number in [1, 2] {
         assert_eq!(story.resets(number), ["On"], "{reason}");
         assert!(story.node(number)["spec"]["unschedulable"].is_null(), "{reason}");

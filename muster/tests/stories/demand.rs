@@ -14,7 +14,7 @@ async fn a_deployment_grows_and_shrinks_and_servers_follow() {
     story
         .until("the cluster is connected", async || {
             let said = story.muster(&["describe", "cluster", "growing"]);
-            (said.contains("Connected") && said.contains("v1.36") && said.contains("18 of 18 kinds"))
+            (said.contains("Connected") && said.contains("v1.36") && said.contains("21 of 21 kinds"))
                 .then_some(())
         })
         .await;
@@ -143,4 +143,35 @@ async fn a_pool_grows_from_zero_for_a_pod_that_only_its_taint_and_gpu_admit() {
     story.cluster.kubectl(&["-n", "gpu", "delete", "pod", "train", "--wait=false"], "");
     story.until("the server is off", async || (story.power(1) == Power::Off).then_some(())).await;
     assert_eq!(story.resets(1), ["On", "GracefulShutdown"]);
+}
+
+/// A node that is Ready without the devices that its host promises is not complete: it keeps its startup taint, and no pod comes.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "runs in make e2e"]
+async fn a_node_whose_devices_come_late_takes_no_pods_before() {
+    let machines = Machines { count: 1, gpus: 2, late_gpus: true, ..Machines::default() };
+    let story = Story::begin("late", machines).await;
+    // One asks for a device and one for nothing that is missing.
+    story.deploy(1, &json!({"cpu": "1", "nvidia.com/gpu": "1"}), &json!({}));
+    story.apply(&json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "modest" }, "spec": {
+        "nodeSelector": { "nodepool": "late" }, "containers": [{ "name": "c", "image": "none" }] } }));
+    story
+        .until("its node is Ready, and the device is named as what is missing", async || {
+            let node = story.node(1);
+            let ready = crate::lab::condition(&node, "Ready")["status"] == "True";
+            let said = story.muster(&["describe", "host", "late-1"]);
+            (ready && story.phase(1).await == "joining" && said.contains("nvidia.com/gpu")).then_some(())
+        })
+        .await;
+    story.until_looked().await;
+    let node = story.node(1);
+    assert!(has_taint(&node, "muster.dev/startup"), "{node}");
+    assert!(story.running().is_empty(), "nothing runs on a node that is not complete");
+    story
+        .cluster
+        .kubectl(&["annotate", "node", "late-1", &format!("{}=there", muster_emulate::kubelet::DEVICES)], "");
+    story.until_running(2).await;
+    let node = story.node(1);
+    assert!(!has_taint(&node, "muster.dev/startup"), "{node}");
+    assert_eq!(story.resets(1), ["On"]);
 }

@@ -1,5 +1,7 @@
 //! Replicas that a Kubernetes `Lease` elects a leader among. Runs in `make e2e`.
 
+use std::sync::Arc;
+
 use std::time::{Duration, Instant};
 
 use muster_emulate::{
@@ -65,7 +67,7 @@ async fn a_lease_elects_who_may_raise_the_epoch() {
     // Frozen in the middle of a boot: the other is elected, raises the epoch and finishes.
     story.deploy(1, &json!({"cpu": "1"}), &json!({}));
     story.until("a server is asked to start", async || started(&story)).await;
-    let frozen = story.muster.replace(second).expect("it runs");
+    let frozen = story.muster.replace(Arc::new(second)).expect("it runs");
     frozen.signal("STOP");
     story
         .until("the second is elected and leads", async || {

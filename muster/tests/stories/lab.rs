@@ -24,6 +24,8 @@ use serde_json::{Value, json};
 const LIMIT: Duration = Duration::from_mins(3);
 /// Divides the host loop's times: a debounce of 20 s becomes two.
 const FACTOR: &str = "hosts.time-factor=10";
+/// Looks of the planner after which it would have acted on what it sees.
+const LOOKS: u64 = 8;
 const MUSTER: &str = env!("CARGO_BIN_EXE_muster");
 const EMAIL: &str = "user@example.com";
 
@@ -151,10 +153,14 @@ impl Drop for Muster {
 pub(crate) struct Machines {
     pub(crate) count: u32,
     pub(crate) gpus: u32,
+    /// Whether they are shown only when the node is annotated so, as by a device plugin that starts late.
+    pub(crate) late_gpus: bool,
     pub(crate) boot: Duration,
     /// Labels and taints of the pool.
     pub(crate) labels: Value,
     pub(crate) taints: Value,
+    /// Whether their nodes are recognised each by another rule: provider id, name, MAC address, label, and so on.
+    pub(crate) every_rule: bool,
     /// What the pool's policy says beyond its defaults.
     pub(crate) policy: Value,
 }
@@ -164,12 +170,47 @@ impl Default for Machines {
         Self {
             count: 2,
             gpus: 0,
+            late_gpus: false,
             boot: Duration::from_millis(500),
             labels: json!({}),
             taints: json!([]),
+            every_rule: false,
             policy: json!({}),
         }
     }
+}
+
+impl Machines {
+    /// The rule by which the node of a host is recognised, for the host's spec.
+    fn rule(&self, name: &str, number: usize) -> Value {
+        match number % 4 {
+            2 if self.every_rule => json!({ "nodeMatch": { "by": "name" } }),
+            3 if self.every_rule => json!({ "nodeMatch": { "by": "mac" }, "macAddress": mac(number) }),
+            0 if self.every_rule => {
+                json!({ "nodeMatch": { "by": "label", "value": format!("example.com/serial={name}-{number}") } })
+            }
+            _ => json!({}),
+        }
+    }
+
+    /// What its kubelet says by itself so that it can be.
+    fn recognised(&self, node: &mut NodeSpec, name: &str, number: usize) {
+        node.provider_id = None;
+        match number % 4 {
+            2 if self.every_rule => {}
+            3 if self.every_rule => {
+                node.annotations.insert("muster.dev/mac-address".into(), mac(number));
+            }
+            0 if self.every_rule => {
+                node.labels.insert("example.com/serial".into(), format!("{name}-{number}"));
+            }
+            _ => node.provider_id = Some(format!("muster://{name}/{name}-{number}")),
+        }
+    }
+}
+
+fn mac(number: usize) -> String {
+    format!("02:00:00:00:00:{number:02x}")
 }
 
 /// One story's world. Its name is its namespace, its pool, and the beginning of its hosts' names.
@@ -177,7 +218,7 @@ pub(crate) struct Story {
     pub(crate) name: &'static str,
     pub(crate) cluster: &'static TestCluster,
     pub(crate) rack: Rack,
-    pub(crate) muster: Option<Muster>,
+    pub(crate) muster: Option<Arc<Muster>>,
     pub(crate) arguments: Vec<String>,
     /// Where Muster runs in a pod.
     pod: Option<Pod>,
@@ -220,6 +261,27 @@ impl Story {
         arguments: &[&str],
         pod: Option<Pod>,
     ) -> Self {
+        let mut story = Self::alone(cluster, name, machines).await;
+        story.arguments = arguments.iter().map(|one| (*one).to_owned()).collect();
+        story.pod = pod;
+        story.restart();
+        story
+    }
+
+    /// The parts of another cluster that the same Muster serves.
+    pub(crate) async fn beside(
+        &self,
+        cluster: &'static TestCluster,
+        name: &'static str,
+        machines: &Machines,
+    ) -> Self {
+        let mut story = Self::alone(cluster, name, machines).await;
+        story.muster.clone_from(&self.muster);
+        story
+    }
+
+    /// Everything but a Muster.
+    async fn alone(cluster: &'static TestCluster, name: &'static str, machines: &Machines) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
         cluster.kubectl(&["apply", "-f", "-"], &namespace.to_string());
@@ -239,35 +301,32 @@ impl Story {
             timing: Timing { boot, ..Timing::default() },
             ..Layout::default()
         };
-        let numbers = std::sync::atomic::AtomicU32::new(1);
+        let numbers = std::sync::atomic::AtomicUsize::new(1);
         let rack = Rack::start(&layout, &cluster.client().await, &clock, |_| {
             let number = numbers.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             let mut node = NodeSpec::new(format!("{name}-{number}"));
-            node.provider_id = Some(format!("muster://{name}/{name}-{number}"));
+            machines.recognised(&mut node, name, number);
             node.renew = muster_model::Duration::from_millis(600);
             node.taints = vec![json!({"key": "muster.dev/startup", "effect": "NoSchedule"})];
             if machines.gpus > 0 {
-                node.capacity.insert("nvidia.com/gpu".into(), machines.gpus.to_string());
+                let devices = if machines.late_gpus { &mut node.devices } else { &mut node.capacity };
+                devices.insert("nvidia.com/gpu".into(), machines.gpus.to_string());
             }
             node
         })
         .await
         .expect("emulated servers");
-        let directory = tempfile::tempdir().unwrap();
-        let arguments: Vec<String> = arguments.iter().map(|one| (*one).to_owned()).collect();
-        let mut story = Self {
+        Self {
             name,
             cluster,
             rack,
             muster: None,
-            arguments,
-            pod,
-            directory,
+            arguments: Vec::new(),
+            pod: None,
+            directory: tempfile::tempdir().unwrap(),
             pool: String::new(),
             http: reqwest::Client::new(),
-        };
-        story.restart();
-        story
+        }
     }
 
     /// Starts Muster, after a kill -9 if it runs.
@@ -275,11 +334,11 @@ impl Story {
         self.muster = None;
         let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
         let pod = self.pod.as_ref();
-        self.muster = Some(Muster::start_in(pod, self.directory.path(), "muster", &arguments));
+        self.muster = Some(Arc::new(Muster::start_in(pod, self.directory.path(), "muster", &arguments)));
     }
 
     pub(crate) fn server(&self) -> &Muster {
-        self.muster.as_ref().expect("it runs")
+        self.muster.as_deref().expect("it runs")
     }
 
     /// Registers cluster, servers and pool as a person would.
@@ -303,10 +362,11 @@ impl Story {
         assert!(said.contains("mode advise: decisions are recorded and shown"), "{said}");
         std::fs::write(self.directory.path().join("password"), "emulated\n").unwrap();
         let file = self.directory.path().join("password");
+        let account = format!("bmc-{name}");
         self.muster(&[
             "create",
             "credential",
-            "bmc",
+            &account,
             "--user",
             "admin",
             "--password-file",
@@ -317,9 +377,9 @@ impl Story {
             if machines.gpus > 0 {
                 resources["gpu"] = machines.gpus.into();
             }
-            let host = json!({ "name": format!("{name}-{}", number + 1), "spec": {
+            let mut host = json!({ "name": format!("{name}-{}", number + 1), "spec": {
                 "powerInterface": "redfish", "mgmtAddress": bmc.address.to_string(), "pool": name,
-                "bmcCredentials": "bmc", "tlsVerify": "insecure", "resources": resources, "deadlines": {
+                "bmcCredentials": account, "tlsVerify": "insecure", "resources": resources, "deadlines": {
                     "minOnTime": "10s", "minOffTime": "10s", "oppositeActionDelay": "10s",
                     "minPowerCycleInterval": "10s", "joinDeadline": "20m", "bootDeadline": "20m",
                     "notReadyDeadline": "10m", "drainDeadline": "20m", "leaseSilence": "50s",
@@ -327,6 +387,8 @@ impl Story {
                     "confirmOffDeadline": "20m",
                 },
             } });
+            let rule = machines.rule(name, number + 1);
+            host["spec"].as_object_mut().unwrap().extend(rule.as_object().unwrap().clone());
             self.post("/api/v1/hosts", &host).await;
         }
         let spec = json!({
@@ -525,6 +587,27 @@ impl Story {
             "{}: waited too long until {what}\n{decisions}\n{hosts}\n{nodes}\n{pods}\n{why}\n{link}",
             self.name
         );
+    }
+
+    /// How often the planner has looked.
+    async fn looks(&self) -> u64 {
+        let text = self.text("/metrics").await;
+        let line = text.lines().find_map(|line| line.strip_prefix("muster_planner_turns_total "));
+        line.and_then(|number| number.parse().ok()).unwrap_or(0)
+    }
+
+    /// Waits until the planner has looked so often that it would have acted on what it sees.
+    pub(crate) async fn until_looked(&self) {
+        let before = self.looks().await;
+        let mut pokes = 0;
+        self.until("the planner has looked again and again", async || {
+            // Looks are for something: a cluster in which nothing happens is looked at every ten seconds.
+            pokes += 1;
+            let poke = format!("poke=x{pokes}");
+            self.cluster.kubectl(&["annotate", "--overwrite", "namespace", self.name, &poke], "");
+            (self.looks().await >= before + LOOKS).then_some(())
+        })
+        .await;
     }
 
     /// Waits until so many pods run, and says where.

@@ -120,10 +120,10 @@ async fn pass(State(wiring): State<Arc<Wiring>>, request: Request) -> Response {
     let query = parts.uri.query().unwrap_or_default().to_owned();
     let (times, shows) = wiring.shows.borrow().clone();
     let touched = TOUCHED.contains(&path.as_str()) && parts.method == "GET";
-    let begins = query.contains("sendInitialEvents") || !query.contains("watch=true");
-    if touched {
+    let watch = query.contains("watch=true");
+    if touched && watch {
         let mut listed = wiring.listed.lock().unwrap();
-        if begins {
+        if query.contains("sendInitialEvents") {
             listed.insert(path.clone(), times);
         } else if listed.get(&path) != Some(&times) {
             let gone = json!({ "type": "ERROR", "object": { "kind": "Status", "code": 410, "reason": "Expired",
@@ -133,7 +133,11 @@ async fn pass(State(wiring): State<Arc<Wiring>>, request: Request) -> Response {
     }
     let ended = ended(&wiring, times);
     if touched && shows == Shows::Old {
-        let list = wiring.remembered.lock().unwrap()[&path].clone();
+        let mut list = wiring.remembered.lock().unwrap()[&path].clone();
+        if !watch {
+            narrowed(&mut list, &query);
+            return answer(StatusCode::OK, Body::from(list.to_string()));
+        }
         let first = futures::stream::once(async move { Ok::<_, std::io::Error>(as_events(&list)) });
         let lines = first.chain(futures::stream::pending()).take_until(ended);
         return answer(StatusCode::OK, Body::from_stream(lines));
@@ -148,13 +152,17 @@ async fn pass(State(wiring): State<Arc<Wiring>>, request: Request) -> Response {
     let bytes = axum::body::to_bytes(body, 8 << 20).await.unwrap();
     match forward.body(bytes).send().await {
         Err(error) => answer(StatusCode::BAD_GATEWAY, Body::from(error.to_string())),
-        Ok(said) if touched && query.contains("watch=true") => {
+        Ok(said) if touched && watch => {
             answer(said.status(), Body::from_stream(shown(said, shows).take_until(ended)))
         }
-        Ok(said) => {
-            assert!(!touched || shows == Shows::Everything, "lists are streamed here");
-            answer(said.status(), Body::from_stream(said.bytes_stream().take_until(ended)))
+        Ok(said) if touched && said.status().is_success() && shows != Shows::Everything => {
+            let (status, mut list): (_, Value) = (said.status(), said.json().await.unwrap());
+            if path == "/api/v1/pods" {
+                list["items"].as_array_mut().unwrap().retain(|pod| !is_hidden(pod, &shows));
+            }
+            answer(status, Body::from(list.to_string()))
         }
+        Ok(said) => answer(said.status(), Body::from_stream(said.bytes_stream().take_until(ended))),
     }
 }
 
@@ -169,6 +177,13 @@ fn ended(wiring: &Arc<Wiring>, times: u64) -> impl Future<Output = ()> + Send + 
     async move {
         let _ = shows.wait_for(|(now, _)| *now != times).await;
     }
+}
+
+/// Leaves the pods of the node that was asked for.
+fn narrowed(list: &mut Value, query: &str) {
+    let Some((_, rest)) = query.split_once("spec.nodeName%3D") else { return };
+    let node = rest.split('&').next().unwrap();
+    list["items"].as_array_mut().unwrap().retain(|pod| pod["spec"]["nodeName"] == node);
 }
 
 /// A list as a watch begins with it.
@@ -199,19 +214,22 @@ fn shown(
         let Some(end) = held.iter().rposition(|byte| *byte == b'\n') else { return Ok(bytes::Bytes::new()) };
         let rest = held.split_off(end + 1);
         let whole = std::mem::replace(&mut held, rest);
-        let lines = whole.split_inclusive(|byte| *byte == b'\n').filter(|line| !is_hidden(line, &shows));
+        let lines = whole.split_inclusive(|byte| *byte == b'\n').filter(|line| !hides(line, &shows));
         Ok(lines.flatten().copied().collect::<Vec<u8>>().into())
     })
 }
 
-fn is_hidden(line: &[u8], shows: &Shows) -> bool {
+/// Whether a line of a watch is not shown.
+fn hides(line: &[u8], shows: &Shows) -> bool {
     let Ok(event) = serde_json::from_slice::<Value>(line) else { return false };
-    if event["object"]["kind"] != "Pod" || event["type"] == "BOOKMARK" {
-        return false;
-    }
+    event["object"]["kind"] == "Pod" && event["type"] != "BOOKMARK" && is_hidden(&event["object"], shows)
+}
+
+/// Whether a pod is not shown.
+fn is_hidden(pod: &Value, shows: &Shows) -> bool {
     match shows {
         Shows::Everything | Shows::Old => false,
         Shows::NoPods => true,
-        Shows::Without(node) => event["object"]["spec"]["nodeName"] == node.as_str(),
+        Shows::Without(node) => pod["spec"]["nodeName"] == node.as_str(),
     }
 }

@@ -14,6 +14,7 @@ use muster_emulate::{
 use serde_json::{Value, json};
 
 use crate::{
+    groups,
     harness::Etcd,
     lab::{Machines, Muster, Story, account},
 };
@@ -96,6 +97,17 @@ async fn ops_r20_the_printed_rights_are_enough_for_the_whole_story_and_none_is_u
     for object in &objects {
         cluster.kubectl(&["create", "-f", "-"], &object.to_string());
     }
+    // Groups of others are listed, too, where lists are not streamed.
+    for (group, version) in [("scheduling.x-k8s.io", "v1alpha1"), ("scheduling.volcano.sh", "v1beta1")] {
+        let open = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+        let kind = json!({ "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": { "name": format!("podgroups.{group}"),
+                "annotations": { "api-approved.kubernetes.io": "unapproved, a test" } },
+            "spec": { "group": group, "scope": "Namespaced", "names": { "kind": "PodGroup", "plural": "podgroups" },
+                "versions": [{ "name": version, "served": true, "storage": true,
+                    "schema": { "openAPIV3Schema": open } }] } });
+        cluster.kubectl(&["create", "-f", "-"], &kind.to_string());
+    }
     let keys = tempfile::tempdir().unwrap();
     let kubeconfig = account(cluster, "audited", "muster", keys.path());
     let path = kubeconfig.to_str().unwrap();
@@ -141,7 +153,8 @@ async fn ops_r20_the_printed_rights_are_enough_for_the_whole_story_and_none_is_u
     // For a moment it knows no roles either, and forbids everything to everybody; that is waited out like an outage.
     cluster.signal("kube-apiserver", "KILL");
     cluster.forget();
-    cluster.restart_with("kube-apiserver", &["--feature-gates=WatchList=false"]);
+    let flags = [&["--feature-gates=WatchList=false"], groups::SERVED.as_slice()].concat();
+    cluster.restart_with("kube-apiserver", &flags);
     story.scale(5);
     story.until_running(5).await;
 

@@ -1,5 +1,7 @@
 //! More than one Muster, and one that dies at every step. All of these run in `make e2e`.
 
+use std::sync::Arc;
+
 use muster_emulate::Power;
 use serde_json::json;
 
@@ -25,7 +27,7 @@ async fn the_other_replica_takes_over_from_a_frozen_leader() {
     let second = Muster::start(story.directory.path(), "second", &arguments);
     story.deploy(1, &json!({"cpu": "1"}), &json!({}));
     story.until("the server is asked to start", async || (!story.resets(1).is_empty()).then_some(())).await;
-    let first = story.muster.replace(second).expect("it runs");
+    let first = story.muster.replace(Arc::new(second)).expect("it runs");
     first.signal("STOP");
     story.until_running(1).await;
     assert_eq!(story.resets(1), ["On"], "the other one sends none");
