@@ -214,11 +214,18 @@ pub(super) fn booting(mut turn: Turn<'_>) -> Step {
         );
     }
     let left = turn.status.deadline.map(|deadline| turn.left(deadline)).unwrap_or_default();
-    let missing = turn.node().flatten().and_then(|node| node.missing.clone());
-    turn.stay(match missing {
-        Some(missing) => format!("its node does not show {missing} yet, {left} left"),
-        None => format!("waiting for its node, {left} left"),
-    })
+    let Some(missing) = lacks(&turn) else { return turn.stay(format!("waiting for its node, {left} left")) };
+    // Said where people look, without a number that would be another one at every look.
+    let text = format!("its node is Ready and does not show {missing} yet");
+    turn.condition(ConditionType::Ready, Some(false), "ResourceMissing", &text);
+    turn.status.reason.clone_from(&text);
+    turn.stay(format!("{text}, {left} left"))
+}
+
+/// What a node that has joined and is Ready still lacks.
+fn lacks(turn: &Turn<'_>) -> Option<String> {
+    let node = turn.node().flatten().filter(|node| node.ready && turn.from == Phase::Joining)?;
+    node.missing.clone()
 }
 
 enum Cancelled {
@@ -266,7 +273,9 @@ fn cancelled(turn: &mut Turn<'_>) -> Option<Cancelled> {
 
 fn boot_failed(mut turn: Turn<'_>) -> Step {
     let limits = &turn.settings().limits;
-    let (reason, text) = if turn.from == Phase::Joining {
+    let (reason, text) = if let Some(missing) = lacks(&turn) {
+        ("ResourceMissing", format!("its node was Ready and did not show {missing} within {}", limits.join))
+    } else if turn.from == Phase::Joining {
         ("NotReadyInTime", format!("its node was not Ready within {}", limits.join))
     } else {
         ("NeverJoined", format!("no node of this boot within {}", limits.boot))

@@ -258,6 +258,18 @@ fn row_13_ready_with_proof_of_this_boot() {
     seen.node = known(NodeView::Present(fresh), at(30));
     let done = step(&with_deadline(Phase::Joining, 900), &seen, at(30));
     assert_eq!(done.state.phase(), Phase::Joining, "its GPUs are not there yet");
+    // What is missing is said while it is waited for, in words that stay the same, and when it was waited for in vain.
+    let text = "its node is Ready and does not show nvidia.com/gpu yet";
+    assert_eq!(done.state.status.reason, text);
+    let ready = done.state.status.conditions.iter().find(|one| one.kind == ConditionType::Ready).unwrap();
+    assert_eq!((ready.reason.as_str(), ready.message.as_str()), ("ResourceMissing", text));
+    let failed = step(&with_deadline(Phase::Joining, 20), &seen, at(30));
+    check(&failed, 20, Phase::Stopping);
+    assert!(
+        failed.state.status.reason.contains("did not show nvidia.com/gpu within"),
+        "{:?}",
+        failed.state.status
+    );
 }
 
 #[test]
