@@ -37,6 +37,7 @@ mod recount;
 mod schedule;
 mod store;
 mod transcript;
+mod transcript_file;
 mod turn;
 mod ways;
 

@@ -41,8 +41,23 @@ export function energy(wattHours: number): string {
   return Math.abs(wattHours) >= 1000 ? `${short(wattHours / 1000)} kWh` : `${Math.round(wattHours)} Wh`;
 }
 
-/** Millionths of the currency. */
-export const money = (micros: number, currency = '€'): string => `${currency}${(micros / 1e6).toLocaleString('en', { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`;
+/** Where nobody has said which currency prices are in. */
+export const NO_CURRENCY = 'currency not set';
+
+/**
+ * Millionths of the currency that is configured: a code (`EUR`), a sign (`€`) or a word (`credits`). Less than a tenth is
+ * told to the thousandth: machines cost that much an hour.
+ */
+export function money(micros: number, currency: string | null | undefined): string {
+  const value = micros / 1e6;
+  const digits = value !== 0 && Math.abs(value) < 0.1 ? 3 : 2;
+  const style = { minimumFractionDigits: digits, maximumFractionDigits: digits };
+  const name = currency?.trim() ?? '';
+  if (/^[A-Z]{3}$/.test(name)) return value.toLocaleString('en', { ...style, style: 'currency', currency: name, currencyDisplay: 'narrowSymbol' });
+  const amount = value.toLocaleString('en', style);
+  if (name === '') return `${amount} (${NO_CURRENCY})`;
+  return /^\p{L}{2,}/u.test(name) ? `${amount} ${name}` : `${name}${amount}`;
+}
 
 /** At most three digits that mean something. */
 export function short(value: number): string {

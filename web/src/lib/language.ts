@@ -1,7 +1,7 @@
 // The state language: one glyph, one colour role and one sentence for each state, on page, terminal and docs.
 
 import { clock, since } from './format.ts';
-import type { Host } from './types.ts';
+import type { Decision, Host } from './types.ts';
 
 export type Role = 'off' | 'accent' | 'ready' | 'draining' | 'error' | 'held' | 'unknown';
 
@@ -88,6 +88,13 @@ export function pool(health: string | undefined): Role {
     default:
       return 'unknown';
   }
+}
+
+/** How a decision is shown: refused or failed, only advised, taking machines down, or bringing them up. */
+export function decided(one: Pick<Decision, 'findings' | 'outcome' | 'removals' | 'new_nodes'>): Role {
+  if (one.findings?.length || one.outcome.state === 'failed' || one.outcome.state === 'refused') return 'error';
+  if (one.outcome.state === 'advised' || one.outcome.state === 'void') return 'held';
+  return one.removals ? 'draining' : one.new_nodes ? 'accent' : 'off';
 }
 
 const NUDGES: Record<string, string> = { timer: 'time passed', cluster: 'the cluster changed', inventory: 'servers changed', registry: 'a pool or cluster was changed', leader: 'another process leads', start: 'the server started', void: 'the decision before could not be carried out' };
