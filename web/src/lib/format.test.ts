@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { bytes, clock, duration, energy, moment, money, plural, quantity, share, short, sign, watts } from './format.ts';
+import { bytes, clock, duration, energy, moment, money, plural, quantity, shape, share, short, sign, watts } from './format.ts';
 
 const same = (found: unknown, wanted: unknown) => expect(found).toBe(wanted);
 
@@ -51,4 +51,10 @@ test('money names its currency, or says that none is set', () => {
   same(money(2_000_000, 'credits'), '2.00 credits');
   same(money(0, 'EUR'), '€0.00');
   for (const none of ['', ' ', null, undefined]) same(money(62_000, none), '0.062 (currency not set)');
+});
+
+test('what a machine has is told as people say it', () => {
+  same(shape({ cpu: '64000m', memory: '512Gi', gpu: 8 }), '64 cores, 512 GiB, 8 GPUs');
+  same(shape({ cpu: '1', memory: '1024Mi', gpu: 0 }), '1 core, 1 GiB');
+  same(shape({}), '');
 });

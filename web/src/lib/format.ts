@@ -82,6 +82,17 @@ export function quantity(text: string): string {
 
 export const plural = (count: number, one: string, many = `${one}s`): string => `${count.toLocaleString('en')} ${count === 1 ? one : many}`;
 
+/** `32 cores, 128 GiB, 8 GPUs`: what a machine has, from its declared resources. */
+export function shape(resources: Record<string, unknown>): string {
+  const part = ([key, value]: [string, unknown]): string => {
+    const text = quantity(String(typeof value === 'object' && value !== null ? JSON.stringify(value) : value));
+    if (key === 'cpu') return `${text} ${text === '1' ? 'core' : 'cores'}`;
+    if (key === 'memory') return text;
+    return key === 'gpu' ? plural(Number(text), 'GPU') : `${text} ${key}`;
+  };
+  return Object.entries(resources).filter(([, value]) => value !== 0 && value !== '0').map(part).join(', ');
+}
+
 /** `14:02:10`, and the day when it is not today: `15 Nov 22:36:24`. */
 export function moment(time: string, now: number): string {
   const [date, today] = [new Date(time), new Date(now)];
