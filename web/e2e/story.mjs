@@ -99,6 +99,27 @@ export async function steady(world) {
       assert.equal(said.question, (await page.locator('.card .small.muted').last().innerText()).split('. Answered')[0]);
     });
 
+    await check('what destroys lists exactly the pods that it hits, and the host shows them', async () => {
+      const ready = (await fleet.get('/api/v1/hosts?limit=100')).hosts.filter((one) => one.status?.kubernetesNode && one.status.state === 'ready' && !one.spec.hold);
+      const pods = async (one) => (await fleet.get(`/api/v1/explain/node/${one.status.kubernetesNode}`)).answer.pods;
+      let host;
+      for (const one of ready) if (!host && (await pods(one)).length >= 2) host = one;
+      assert.ok(host, 'a host with two pods');
+      await window.to(`/hosts/${host.name}`);
+      const dialog = page.getByRole('dialog');
+      // Which pods those are may change between two looks.
+      await until('the pods of the host', async () => {
+        await page.getByRole('button', { name: 'Power off', exact: true }).click();
+        await dialog.getByText(/\d pods?:/).waitFor(DONE);
+        const [text, page_, now] = [await dialog.innerText(), await page.locator('main').innerText(), await pods(host)];
+        await shot(page, 'demo-power-off');
+        await page.keyboard.press('Escape');
+        await dialog.waitFor({ state: 'detached' });
+        return text.includes(`${now.length} pods: ${now.join(', ')}`) && now.slice(0, 12).every((pod) => page_.includes(pod));
+      });
+      await shot(page, 'demo-host', { fullPage: true });
+    });
+
     await check('the cause of a decision is a picture, and a list for whoever does not see it', async () => {
       const one = (await fleet.get('/api/v1/decisions?limit=50&actions_only=true')).decisions[0];
       await window.to(`/decisions/${one.id}`);
