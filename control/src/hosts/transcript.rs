@@ -238,7 +238,10 @@ impl Power for Recorded {
         // The readings themselves are the host's metrics; here they would only make every line different.
         self.note(bmc, "read sensors".to_owned(), began, &result, |sensors| {
             let watts = if sensors.milliwatts.value().is_some() { "watts" } else { "no watts" };
-            format!("{watts}, {} temperatures", sensors.temperatures.len())
+            match sensors.temperatures.len() {
+                1 => format!("{watts}, 1 temperature"),
+                many => format!("{watts}, {many} temperatures"),
+            }
         });
         result
     }

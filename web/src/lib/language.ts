@@ -64,12 +64,14 @@ export function host(one: Host, now: number): Said {
 }
 
 /** Conditions that say that something is wrong, or unusual, when they are true. */
-const ODD = new Set(['Quarantined', 'BMCUnverified', 'Held', 'Paused', 'Drifted', 'Overdue', 'WakeUnproven', 'Unexpected', 'Maintenance']);
+const ODD = new Set(['Quarantined', 'BMCBlocked', 'BMCUnverified', 'BMCStuck', 'PowerReadingDisagrees', 'UnexpectedOff', 'UnexpectedOn', 'NodeLost', 'DrainBlocked', 'CannotForceOff', 'BootFailed', 'Overdue', 'Deleting', 'Surplus', 'Held', 'Maintenance', 'Paused', 'GrowthPaused', 'Drifted', 'WakeUnproven', 'Unexpected']);
 /** Conditions that only tell what is going on. */
 const NEWS = new Set(['ScalingUp', 'ScalingDown', 'Booting', 'Draining']);
 
 /** How a condition is shown: fine, going on, or in need of somebody. */
-export function condition(type: string, status: string): Role {
+export function condition(type: string, status: string, reason = ''): Role {
+  // A machine that is off because nobody needs it is as it should be.
+  if (type === 'Ready' && status === 'False' && reason === 'Idle') return 'off';
   if (status === 'Unknown') return 'unknown';
   const on = status === 'True';
   if (NEWS.has(type)) return on ? 'accent' : 'off';
