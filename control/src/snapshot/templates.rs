@@ -197,7 +197,9 @@ pub(super) fn shape_name(node: &Node) -> Arc<str> {
     let shape = (&node.metadata.labels, &node.spec.taints, &node.status.allocatable, &node.status.capacity);
     let text = serde_json::to_vec(&shape).expect("a node is plain data");
     let digest = Sha256::digest(&text);
-    let amount = |name: &str| node.status.capacity.get(name).copied().map(Quantity::value).filter(|amount| *amount > 0);
+    let amount = |name: &str| {
+        node.status.capacity.get(name).copied().map(Quantity::value).filter(|amount| *amount > 0)
+    };
     let mut name = String::new();
     if let Some(cores) = amount("cpu") {
         let _ = write!(name, "{cores}cpu-");
