@@ -50,6 +50,7 @@ test('money names its currency, or says that none is set', () => {
   same(money(62_400, '£'), '£0.062');
   same(money(2_000_000, 'credits'), '2.00 credits');
   same(money(0, 'EUR'), '€0.00');
+  same(money(280, 'EUR'), '€0.00');
   for (const none of ['', ' ', null, undefined]) same(money(62_000, none), '0.062 (currency not set)');
 });
 

@@ -50,7 +50,7 @@ export const NO_CURRENCY = 'currency not set';
  */
 export function money(micros: number, currency: string | null | undefined): string {
   const value = micros / 1e6;
-  const digits = value !== 0 && Math.abs(value) < 0.1 ? 3 : 2;
+  const digits = Math.abs(value) >= 0.0005 && Math.abs(value) < 0.1 ? 3 : 2;
   const style = { minimumFractionDigits: digits, maximumFractionDigits: digits };
   const name = currency?.trim() ?? '';
   if (/^[A-Z]{3}$/.test(name)) return value.toLocaleString('en', { ...style, style: 'currency', currency: name, currencyDisplay: 'narrowSymbol' });
