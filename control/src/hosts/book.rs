@@ -73,6 +73,7 @@ impl Record {
 struct Load {
     pool: Option<Arc<str>>,
     rack: Option<Arc<str>>,
+    zone: Option<Arc<str>>,
     /// A power operation is under way.
     switching: bool,
     /// On its way up.
@@ -81,6 +82,13 @@ struct Load {
     drawing: bool,
     ready: bool,
     max_watts: Option<u32>,
+}
+
+/// Where a host stands, by its own record: what its rack says of a zone is not here.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Spot {
+    pub rack: Option<Arc<str>>,
+    pub zone: Option<Arc<str>>,
 }
 
 /// Sums over the hosts of one rack.
@@ -114,8 +122,8 @@ pub struct Book {
     switching: u32,
     racks: HashMap<Arc<str>, RackLoad>,
     pool_up: HashMap<Arc<str>, u32>,
-    /// Ready hosts by pool and rack.
-    spread: HashMap<(Arc<str>, Arc<str>), u32>,
+    /// Ready hosts by pool and by where they stand.
+    spread: HashMap<Arc<str>, HashMap<Spot, u32>>,
 }
 
 impl Book {
@@ -246,10 +254,9 @@ impl Book {
         }
         if let Some(pool) = &load.pool {
             change(self.pool_up.entry(Arc::clone(pool)).or_default(), load.ready || load.rising);
-            if let Some(rack) = &load.rack {
-                let place = (Arc::clone(pool), Arc::clone(rack));
-                change(self.spread.entry(place).or_default(), load.ready);
-            }
+            let spot = Spot { rack: load.rack.clone(), zone: load.zone.clone() };
+            let ready = self.spread.entry(Arc::clone(pool)).or_default();
+            change(ready.entry(spot).or_default(), load.ready);
         }
     }
 
@@ -286,9 +293,10 @@ impl Book {
         is_pool_in_trouble(lost, total).then(|| format!("{lost} of {total} hosts of pool {pool} are lost"))
     }
 
-    /// Hosts of a pool in one rack that serve.
-    pub fn ready_in_rack(&self, pool: &str, rack: &str) -> u32 {
-        self.spread.get(&(Arc::from(pool), Arc::from(rack))).copied().unwrap_or_default()
+    /// Hosts of a pool that serve and stand where `there` says.
+    pub fn ready_where(&self, pool: &str, there: impl Fn(&Spot) -> bool) -> u32 {
+        let spots = self.spread.get(pool).into_iter().flatten();
+        spots.filter(|(spot, _)| there(spot)).map(|(_, ready)| *ready).sum()
     }
 }
 
@@ -379,6 +387,7 @@ fn load(one: &Record) -> Load {
     Load {
         pool: Some(Arc::from(spec.pool.as_str())),
         rack: spec.rack.as_deref().map(Arc::from),
+        zone: spec.zone.as_deref().map(Arc::from),
         switching,
         rising,
         drawing: rising || !rests,
@@ -432,7 +441,9 @@ mod tests {
         let _ = book.apply(&change(3, &status, Some(status_of(Phase::Serving))));
         let load = RackLoad { switching: 0, rising: 0, watts: 400, unmetered: 0 };
         assert_eq!((book.switching(), book.rack_load("r1")), (0, load));
-        assert_eq!(book.ready_in_rack("gpu", "r1"), 1);
+        let in_rack =
+            |book: &Book, rack: &str| book.ready_where("gpu", |spot| spot.rack.as_deref() == Some(rack));
+        assert_eq!((in_rack(&book, "r1"), in_rack(&book, "r2")), (1, 0));
         let _ = book.apply(&change(4, &spec, Some(spec_of("r2"))));
         assert_eq!((book.rack_load("r1"), book.rack_load("r2").watts), (RackLoad::default(), 400));
         let _ = book.apply(&change(5, &spec, None));

@@ -19,7 +19,7 @@ mod templates;
 mod tests;
 pub(crate) mod wakes;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use muster_engine::{
     Snapshot,
@@ -30,7 +30,7 @@ use muster_engine::{
 use muster_model::{
     Duration, Timestamp,
     cluster::{Drain, Keep},
-    host::FreezeMode,
+    host::{FreezeMode, PoolHostConfig},
 };
 
 pub use inputs::{HostInput, Inputs, Observed, PoolInput, TriggerInput};
@@ -235,22 +235,22 @@ fn marks(inputs: &Inputs, draft: &mut Draft) {
     }
 }
 
-/// A pool that spreads over racks keeps a node in every rack that has one.
+/// A pool that spreads over racks or zones keeps a node in every one of them that has one.
 fn spread(inputs: &Inputs, draft: &mut Draft) {
     let snapshot = &mut draft.snapshot;
-    for input in inputs.pools.iter().filter(|pool| pool.host_config.rack_spread) {
+    for input in &inputs.pools {
+        let PoolHostConfig { rack_spread, zone_spread, .. } = input.host_config;
         let serving = snapshot.members.values().filter(|member| *member.pool == *input.name());
-        let hosts: std::collections::BTreeSet<&str> =
-            serving.filter_map(|member| member.host.as_deref()).collect();
-        let racks: std::collections::BTreeSet<&str> = snapshot
-            .hosts
-            .iter()
-            .filter(|host| hosts.contains(&*host.name))
-            .filter_map(|host| host.rack.as_deref())
-            .collect();
-        let racks = u32::try_from(racks.len()).unwrap_or(u32::MAX);
+        let names: BTreeSet<&str> = serving.filter_map(|member| member.host.as_deref()).collect();
+        let hosts = || snapshot.hosts.iter().filter(|host| names.contains(&*host.name));
+        let racks: BTreeSet<&str> =
+            hosts().filter(|_| rack_spread).filter_map(|host| host.rack.as_deref()).collect();
+        let zones: BTreeSet<&str> =
+            hosts().filter(|_| zone_spread).filter_map(|host| host.zone.as_deref()).collect();
+        let number = |places: BTreeSet<&str>| u32::try_from(places.len()).unwrap_or(u32::MAX);
+        let (racks, zones) = (number(racks), number(zones));
         if let Some(pool) = snapshot.pools.iter_mut().find(|pool| *pool.name == *input.name()) {
-            pool.keep_racks = racks;
+            (pool.keep_racks, pool.keep_zones) = (racks, zones);
         }
     }
 }

@@ -14,6 +14,7 @@ use muster_model::{
     k8s::{Node, Objects},
     observe::{ClusterView, SetAside},
     pool::PoolContext,
+    rack::Rack,
     store::Revision,
     trigger::Finding,
 };
@@ -576,4 +577,37 @@ fn a_time_factor_reaches_the_rest_between_off_and_on() {
     }
     check(1, Some("02:01:00")); // two minutes
     check(20, None); // six seconds
+}
+
+/// What a pool says about racks and zones reaches the planner as the number of those that have a node of it.
+#[test]
+fn a_pool_that_spreads_keeps_a_node_in_every_rack_and_zone_that_has_one() {
+    #[track_caller]
+    fn check(rack_spread: bool, zone_spread: bool, kept: (u32, u32)) {
+        let mut pool = metal();
+        (pool.host_config.rack_spread, pool.host_config.zone_spread) = (rack_spread, zone_spread);
+        let stands = |name: &str, phase: Phase, rack: &str, zone: Option<&str>| {
+            host(name, phase, |host| {
+                status(host).kubernetes_node = Some(name.into());
+                (spec(host).rack, spec(host).zone) = (Some(rack.into()), zone.map(Into::into));
+            })
+        };
+        let hosts = vec![
+            stands("a", Phase::Serving, "r1", Some("north")),
+            stands("b", Phase::Serving, "r2", Some("north")),
+            stands("c", Phase::Serving, "r3", None), // its rack says which zone
+            stands("d", Phase::Idle, "r4", Some("east")), // has no node
+        ];
+        let nodes = ["a", "b", "c"].map(|name| node(name, true)).into();
+        let objects = Arc::new(Objects { nodes, ..Objects::default() });
+        let observed = Observed::View(ClusterView { fresh_at: now(), objects, ..ClusterView::default() });
+        let racks = vec![Rack { zone: Some("south".into()), ..Rack::new("r3") }];
+        let built = build(&Inputs { pools: vec![pool], hosts, observed, racks, ..inputs() });
+        let found = &built.snapshot.pools[0];
+        assert_eq!((found.keep_racks, found.keep_zones), kept);
+    }
+    check(false, false, (0, 0));
+    check(true, false, (3, 0));
+    check(false, true, (0, 2));
+    check(true, true, (3, 2));
 }

@@ -211,8 +211,8 @@ impl PodsView {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolView {
     pub below_max: bool,
-    /// Taking this host away would leave its rack without a node although spread is asked for.
-    pub last_in_rack: bool,
+    /// The rack or zone that would be left without a node although the pool asks for spread, as in `rack r1`.
+    pub last_there: Option<String>,
     /// How many pods would have no place if this host were gone.
     pub would_pend: Known<u32>,
     /// Why no host of the pool is cycled to bring its node back: so many are lost that something else is wrong.

@@ -64,7 +64,7 @@ pub(crate) fn evidence(now: Timestamp) -> Evidence {
         pods: known(PodsView::default(), now),
         pool: PoolView {
             below_max: true,
-            last_in_rack: false,
+            last_there: None,
             would_pend: known(0, now),
             repairs_stopped: None,
         },
