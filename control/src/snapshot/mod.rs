@@ -47,7 +47,7 @@ pub const STALE_AFTER: Duration = Duration::from_mins(2);
 #[derive(Debug, Clone, PartialEq)]
 #[must_use]
 pub struct Built {
-    pub snapshot: Snapshot,
+    pub snapshot: Arc<Snapshot>,
     /// Pools that cannot be planned because nobody knows what their nodes are: name and why.
     pub incomplete: Vec<(String, String)>,
     /// Records that could not be read: key or object and why.
@@ -79,7 +79,7 @@ pub fn build(inputs: &Inputs) -> Built {
     marks(inputs, &mut draft);
     spread(inputs, &mut draft);
     let Draft { snapshot, incomplete, set_aside, next } = draft;
-    Built { snapshot, incomplete, set_aside, next }
+    Built { snapshot: Arc::new(snapshot), incomplete, set_aside, next }
 }
 
 /// Which pods keep their nodes, as the cluster says.

@@ -37,7 +37,7 @@ fn inputs() -> Inputs {
     Inputs {
         time_factor: 1,
         now: now(),
-        cluster: cluster.into_cluster(id, "lab".parse().unwrap(), "test".into(), now()),
+        cluster: cluster.into_cluster(id, "lab".parse().unwrap(), "test".into(), now()).into(),
         observed: Observed::View(ClusterView { fresh_at: now(), ..ClusterView::default() }),
         pools: Vec::new(),
         unreadable_pools: Vec::new(),
@@ -46,7 +46,7 @@ fn inputs() -> Inputs {
         global: GlobalConfig::default(),
         freeze: crate::freeze::Freeze::default(),
         global_fault: None,
-        catalogue: Catalogue::shipped().clone(),
+        catalogue: std::borrow::Cow::Borrowed(Catalogue::shipped()),
         memory: Memory::default(),
         set_aside: Vec::new(),
     }
@@ -57,7 +57,7 @@ fn pool(name: &str, spec: Value) -> PoolInput {
     let draft = NodePool::parse_create(&body, &PoolContext::default()).unwrap().value;
     let id = "123e4567-e89b-12d3-a456-426614174000".parse().unwrap();
     PoolInput {
-        object: draft.into_pool(id, "lab".parse().unwrap(), "test".into(), now()),
+        object: draft.into_pool(id, "lab".parse().unwrap(), "test".into(), now()).into(),
         desired: 0,
         current: None,
         requested: None,
@@ -73,7 +73,7 @@ fn metal() -> PoolInput {
     )
 }
 
-fn host(name: &str, phase: Phase, change: impl FnOnce(&mut HostInput)) -> HostInput {
+fn host(name: &str, phase: Phase, change: impl FnOnce(&mut HostInput)) -> Arc<HostInput> {
     let body = json!({"powerInterface": "redfish", "mgmtAddress": "10.0.0.7", "bmcCredentials": "c", "pool": "web",
         "resources": {"cpu": "8", "memory": "32Gi"}});
     let mut status = BareMetalNodeStatus::enrolling(at("00:00:00"));
@@ -89,7 +89,7 @@ fn host(name: &str, phase: Phase, change: impl FnOnce(&mut HostInput)) -> HostIn
         intent_version: None,
     };
     change(&mut input);
-    input
+    Arc::new(input)
 }
 
 fn spec(input: &mut HostInput) -> &mut BareMetalNodeSpec {
@@ -112,7 +112,7 @@ fn intent(want: Switch, at: Timestamp) -> Intent {
     }
 }
 
-fn with_hosts(hosts: Vec<HostInput>) -> Built {
+fn with_hosts(hosts: Vec<Arc<HostInput>>) -> Built {
     build(&Inputs { pools: vec![metal()], hosts, ..inputs() })
 }
 
@@ -353,9 +353,9 @@ fn bounds_are_those_of_this_moment() {
 fn modes_freezes_and_wishes() {
     let mut inputs = Inputs { pools: vec![metal()], ..inputs() };
     assert_eq!(build(&inputs).snapshot.pools[0].mode, Mode::Advise); // nobody has said that it may act
-    inputs.cluster.spec.mode = Some(muster_model::pool::Mode::Active);
+    Arc::make_mut(&mut inputs.cluster).spec.mode = Some(muster_model::pool::Mode::Active);
     assert_eq!(build(&inputs).snapshot.pools[0].mode, Mode::Act);
-    inputs.pools[0].object.spec.mode = Some(muster_model::pool::Mode::Advise);
+    Arc::make_mut(&mut inputs.pools[0].object).spec.mode = Some(muster_model::pool::Mode::Advise);
     assert_eq!(build(&inputs).snapshot.pools[0].mode, Mode::Advise);
     inputs.freeze.mode = FreezeMode::Frozen;
     let held = build(&inputs).snapshot.holds;

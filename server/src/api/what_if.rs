@@ -50,7 +50,7 @@ pub async fn ask(call: Call, body: Body) -> Result<Response, ApiError> {
             .details("ask again in a moment")
             .header(header::RETRY_AFTER, "2")
     })?;
-    let (began, snapshot) = (call.app.clock.precise(), view.snapshot.clone());
+    let (began, snapshot) = (call.app.clock.precise(), (*view.snapshot).clone());
     let currency = question.currency.clone();
     let thought = tokio::task::spawn_blocking(move || {
         let _place = place; // given back when the thought has ended, not when somebody stops waiting

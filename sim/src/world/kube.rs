@@ -45,12 +45,12 @@ impl State {
             objects = Arc::new(fewer);
         }
         let now = self.now;
-        let renewed: BTreeMap<Arc<str>, Timestamp> = self
+        let renewed: BTreeMap<Arc<str>, Timestamp> = objects
             .nodes
-            .keys()
-            .filter_map(|name| {
-                let at = self.machines.get(name)?.renewed(now)?;
-                Some((Arc::from(name.as_str()), self.start.saturating_add(Duration::from_millis(at))))
+            .iter()
+            .filter_map(|node| {
+                let at = self.machines.get(node.name())?.renewed(now)?;
+                Some((Arc::clone(&node.metadata.name), self.start.saturating_add(Duration::from_millis(at))))
             })
             .collect();
         ClusterView {
@@ -92,8 +92,9 @@ impl ClusterPort for Port {
         let start = state.start;
         drop(state);
         view.fresh_at = self.ours(start, view.fresh_at);
-        let renewed = view.renewed.iter().map(|(name, at)| (Arc::clone(name), self.ours(start, *at)));
-        view.renewed = Arc::new(renewed.collect());
+        for at in Arc::make_mut(&mut view.renewed).values_mut() {
+            *at = self.ours(start, *at);
+        }
         Ok(view)
     }
 
