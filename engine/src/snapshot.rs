@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use muster_model::{
     Duration, Timestamp,
+    host::Draw,
     k8s::{CsiNodeSpec, Node, PodKey, ResourceList},
 };
 use serde::{Deserialize, Serialize};
@@ -177,6 +178,9 @@ pub struct Host {
     pub max_milliwatts: i64,
     /// Drawn for a moment while it starts.
     pub inrush_milliwatts: i64,
+    /// What its records say that it draws; where they say nothing, whatever is not off does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub draw: Option<Draw>,
     pub wake_time: Duration,
     pub off_since: Option<Timestamp>,
     /// Since when its node serves, and how long it does so at least: switching wears machines out.
@@ -187,6 +191,31 @@ pub struct Host {
     pub recent_failures: u32,
     /// Not to be tried before then.
     pub backoff_until: Option<Timestamp>,
+}
+
+impl Host {
+    /// Whether its watts are taken already.
+    pub const fn draws(&self) -> bool {
+        match (self.state, self.draw) {
+            (HostState::Off, _)
+            | (HostState::Failed | HostState::Maintenance | HostState::Unknown, Some(Draw::Rests)) => false,
+            (
+                HostState::On
+                | HostState::Waking
+                | HostState::Ready
+                | HostState::Leaving
+                | HostState::Failed
+                | HostState::Maintenance
+                | HostState::Unknown,
+                _,
+            ) => true,
+        }
+    }
+
+    /// Whether it counts only because nobody knows that it is off.
+    pub fn is_not_known_off(&self) -> bool {
+        self.draws() && self.draw == Some(Draw::NotKnownOff)
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -311,7 +340,7 @@ pub struct Limits {
     pub racks: BTreeMap<Arc<str>, PowerLimits>,
 }
 
-/// Every host that is not off counts with its `max_milliwatts`; one that starts counts with its inrush.
+/// Every host that [draws](Host::draws) counts with its `max_milliwatts`; one that starts counts with its inrush.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PowerLimits {

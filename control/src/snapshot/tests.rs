@@ -77,6 +77,7 @@ fn host(name: &str, phase: Phase, change: impl FnOnce(&mut HostInput)) -> HostIn
         "resources": {"cpu": "8", "memory": "32Gi"}});
     let mut status = BareMetalNodeStatus::enrolling(at("00:00:00"));
     (status.phase, status.state) = (phase, phase.state());
+    status.off_proved_at = (phase == Phase::Idle).then(|| at("00:00:00"));
     let mut input = HostInput {
         name: name.into(),
         spec: Ok(BareMetalNodeSpec::read(&body, "spec").unwrap().value),
@@ -131,6 +132,7 @@ fn a_host_stands_where_its_records_say() {
     }
     let fresh = at("01:59:00");
     check(Phase::Idle, |_| {}, HostState::Off);
+    check(Phase::Idle, |h| status(h).off_proved_at = None, HostState::On); // woken in vain: its watts are taken
     check(Phase::Enrolling, |_| {}, HostState::Unknown);
     check(Phase::Reserved, |_| {}, HostState::Waking);
     check(Phase::Booting, |_| {}, HostState::Waking);

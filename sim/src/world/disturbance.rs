@@ -124,6 +124,10 @@ pub enum What {
     Rotate {
         host: String,
     },
+    /// A person who stands before a host says that it was seen to.
+    Acknowledge {
+        host: String,
+    },
     /// A person asks for a host's power by its record.
     Ask {
         host: String,
