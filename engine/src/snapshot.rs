@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use muster_model::{
     Duration, Timestamp,
     host::Draw,
-    k8s::{CsiNodeSpec, Node, PodKey, ResourceList},
+    k8s::{CsiNodeSpec, Node, Pod, PodKey, ResourceList},
 };
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +30,9 @@ pub struct Snapshot {
     /// Pods that are placed all or none.
     pub groups: Vec<Group>,
     pub holds: Vec<Hold>,
+    /// Pods for which nothing more is called up.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub spent: Vec<Spent>,
     /// What could not be observed. Missing knowledge never lowers capacity.
     pub gaps: Vec<Gap>,
     pub limits: Limits,
@@ -315,6 +318,17 @@ impl Hold {
     }
 }
 
+/// Pods of one demand for which machines were called up in vain. They are left to whatever room comes up by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Spent {
+    pub pods: Vec<PodKey>,
+    /// The pools whose machines were called up for them.
+    pub pools: Vec<Arc<str>>,
+    pub why: Box<str>,
+    pub until: Option<Timestamp>,
+}
+
 /// Something that is not known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -378,6 +392,14 @@ impl Snapshot {
 
     pub fn host(&self, name: &str) -> Option<&Host> {
         self.hosts.iter().find(|host| *host.name == *name)
+    }
+
+    /// Why nothing more is called up for a pod, if that is so.
+    pub fn spent(&self, pod: &Pod) -> Option<&Spent> {
+        let is = |key: &PodKey| *key.namespace == *pod.metadata.namespace && *key.name == *pod.metadata.name;
+        self.spent
+            .iter()
+            .find(|spent| spent.until.is_none_or(|until| self.now < until) && spent.pods.iter().any(is))
     }
 
     /// The first hold in force on any of `scopes` that stops `what`.

@@ -66,6 +66,34 @@ fn ops_r4_one_pod_does_not_wake_host_after_host() {
     }
 }
 
+/// OPS-R4 for each demand: one pod never lands wherever it is put, and the pods of others do all the time. Three hosts are woken for it, and
+/// the others get theirs.
+#[test]
+fn ops_r4_a_pod_that_never_lands_does_not_stop_others_nor_hide_behind_them() {
+    on_one_thread(async {
+        let mut simulation = metal(12, PoolSetting::metal("web", 0, 12), 1).await;
+        // Machines that come up tainted: nobody lands there. The others are well.
+        for number in 0..6 {
+            let what = What::Quirk { machine: format!("h{number}"), quirk: Quirk::JoinsTainted };
+            now(&simulation, Duration::from_hours(5), what);
+        }
+        simulation.world().add_workload(Workload::deployment("never", 1, 7_500));
+        simulation.run_for(Duration::from_mins(20)).await.unwrap();
+        let world = std::sync::Arc::clone(simulation.world());
+        let woken = || (0..12).filter(|n| world.power_ons(Some(&format!("h{n}"))) > 0).count();
+        assert!((1..=3).contains(&woken()), "{} hosts\n{}", woken(), world.lines().join("\n"));
+        let before = world.power_ons(None);
+        simulation.world().add_workload(Workload::deployment("shop", 2, 5_000));
+        simulation.run_for(Duration::from_mins(20)).await.unwrap();
+        assert!(world.power_ons(None) > before, "others are not kept waiting\n{}", world.lines().join("\n"));
+        simulation.run_for(Duration::from_mins(20)).await.unwrap();
+        for number in 0..12 {
+            assert!(world.power_ons(Some(&format!("h{number}"))) <= 2, "h{number}");
+        }
+        unharmed(&simulation);
+    });
+}
+
 /// OPS-R5: views that cannot be trusted take nothing away, and all is normal again within two looks.
 #[test]
 fn ops_r5_a_wrong_view_takes_nothing_away() {

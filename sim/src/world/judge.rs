@@ -72,6 +72,8 @@ pub(super) struct Judge {
     /// Since when hosts serve without power.
     pub dead: BTreeMap<String, u64>,
     pub triggered: BTreeSet<String>,
+    /// Machines that were called up while a workload waited, since one of its pods last found a place.
+    pub called: BTreeMap<String, BTreeSet<String>>,
     /// Marks on nodes that nobody needs, and at how many looks they were there.
     pub leaks: BTreeMap<String, u32>,
     /// Who holds the lease, as stored.
@@ -454,7 +456,22 @@ impl State {
         }
         if action == PowerAction::On && !again {
             self.judge_rate(sent);
+            self.note_called(machine);
         }
+    }
+
+    fn note_called(&mut self, machine: &str) {
+        let waits: BTreeSet<&String> =
+            self.pods.values().filter(|pod| pod.object.is_pending()).map(|pod| &pod.workload).collect();
+        self.judge.called.retain(|workload, _| waits.contains(workload));
+        for workload in waits {
+            self.judge.called.entry(workload.clone()).or_default().insert(machine.to_owned());
+        }
+    }
+
+    /// Three machines were called up while it waited, and none of its pods found a place: no more need be.
+    pub(super) fn is_beyond_help(&self, workload: &str) -> bool {
+        self.judge.called.get(workload).is_some_and(|machines| machines.len() >= 3)
     }
 
     /// Power-ons are let go at a rate; the ways to machines take times of their own.

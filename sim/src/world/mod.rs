@@ -152,7 +152,7 @@ impl World {
         let waiting: Vec<(String, i64, BTreeMap<String, String>)> = state
             .pods
             .iter()
-            .filter(|(_, pod)| pod.object.is_pending())
+            .filter(|(_, pod)| pod.object.is_pending() && !state.is_beyond_help(&pod.workload))
             .filter_map(|(uid, pod)| {
                 let workload = state.workloads.get(&pod.workload)?;
                 Some((uid.clone(), workload.milli_cpu, workload.selector.clone()))
