@@ -335,6 +335,46 @@ fn ops_r14_a_quarter_of_a_pool_not_ready_stops_removals_and_not_growth() {
     });
 }
 
+/// OPS-R14: an API server that takes ten seconds for every answer, now and then for an hour. Nothing is taken away, pods still get
+/// their hosts, and once it has been quick for a while what is not needed goes and stays away.
+#[test]
+fn ops_r14_a_slow_api_server_stops_removals_and_not_growth() {
+    on_one_thread(async {
+        let mut simulation = metal(10, PoolSetting::metal("web", 0, 10), 1).await;
+        simulation.world().add_workload(Workload::deployment("shop", 8, 5_000));
+        simulation.run_for(Duration::from_mins(30)).await.unwrap();
+        assert_eq!(simulation.world().nodes_of("shop").len(), 8);
+        now(&simulation, Duration::from_mins(2), What::Outage(Outage::ApiSlow));
+        simulation.run_for(Duration::from_secs(20)).await.unwrap();
+        simulation.world().set_replicas("shop", 4);
+        // One loop later a plan says why nothing goes.
+        simulation.run_for(Duration::from_secs(100)).await.unwrap();
+        for _ in 0..11 {
+            simulation.run_for(Duration::from_mins(3)).await.unwrap();
+            now(&simulation, Duration::from_mins(2), What::Outage(Outage::ApiSlow));
+            simulation.run_for(Duration::from_mins(2)).await.unwrap();
+            let (offs, evictions) = (simulation.world().power_offs(None), simulation.world().evictions());
+            assert_eq!((offs, evictions), (0, 0), "{}", simulation.world().lines().join("\n"));
+        }
+        // A pod that fits nowhere else still gets a host while every answer takes ten seconds.
+        let before = simulation.world().power_ons(None);
+        now(&simulation, Duration::from_mins(10), What::Outage(Outage::ApiSlow));
+        simulation.run_for(Duration::from_secs(30)).await.unwrap();
+        simulation.world().add_workload(Workload::deployment("train", 6, 7_000));
+        simulation.run_for(Duration::from_mins(8)).await.unwrap();
+        assert!(simulation.world().power_ons(None) > before);
+        assert_eq!(simulation.world().power_offs(None), 0);
+        simulation.world().set_replicas("train", 0);
+        // All is well: what is not needed goes, and stays away.
+        simulation.run_for(Duration::from_hours(1)).await.unwrap();
+        let (ons, offs) = (simulation.world().power_ons(None), simulation.world().power_offs(None));
+        assert!(offs >= 4, "{offs} power-offs");
+        simulation.run_for(Duration::from_hours(1)).await.unwrap();
+        assert_eq!((simulation.world().power_ons(None), simulation.world().power_offs(None)), (ons, offs));
+        unharmed(&simulation);
+    });
+}
+
 /// BM-7.18: the leader dies while it evicts. The next one goes on with the stored deadline, so that the whole drain
 /// takes no longer than its limit and the change of hands.
 #[test]

@@ -16,6 +16,8 @@ pub enum Outage {
     ApiDown,
     /// Watches are open and say nothing; what is done still happens.
     ApiStalled,
+    /// The API server takes ten seconds for every answer.
+    ApiSlow,
     /// A cache that lost every pod.
     NoPods,
     /// A cache that lost every second pod.

@@ -240,6 +240,7 @@ impl World {
             process: process.into(),
             clock: Arc::clone(clock),
             since,
+            slowness: std::sync::Mutex::default(),
         })
     }
 
