@@ -130,6 +130,8 @@ impl World {
         let mut state = self.state();
         let least = state.judge.least.entry(pool.to_owned()).or_insert(min);
         *least = min.min(*least);
+        let floor = state.judge.floor.entry(pool.to_owned()).or_default();
+        *floor = min.max(*floor);
         // What was allowed a moment ago may still be under way.
         let most = state.judge.most.entry(pool.to_owned()).or_default();
         *most = max.max(*most);
@@ -177,6 +179,11 @@ impl World {
                 return;
             }
         }
+    }
+
+    /// Looks at the end of a day whether anybody is kept up for nobody.
+    pub fn judge_idle(&self) {
+        self.state().judge_idle();
     }
 
     /// So many machines may be switched on in one second.
