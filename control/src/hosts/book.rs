@@ -11,8 +11,8 @@ use std::{
 use muster_engine::{down::is_pool_in_trouble, lifecycle::HostState};
 use muster_model::{
     host::{
-        BareMetalNodeSpec, BareMetalNodeStatus, GlobalConfig, HostMetrics, HostOp, Intent, OpKind, Phase,
-        PoolHostConfig, State,
+        BareMetalNodeSpec, BareMetalNodeStatus, Draw, GlobalConfig, HostMetrics, HostOp, Intent, OpKind,
+        Phase, PoolHostConfig, State,
         keys::{self, HostRecord, Key, PoolRecord},
     },
     store::{Change, Entry, Expect, Revision},
@@ -269,6 +269,12 @@ impl Book {
         self.racks.get(rack).copied().unwrap_or_default()
     }
 
+    /// What a host itself takes of its rack's watts already.
+    pub fn taken_by(&self, host: &str) -> u64 {
+        let load = self.hosts.get(host).map(|record| &record.load).filter(|load| load.drawing);
+        load.and_then(|load| load.max_watts).map_or(0, u64::from)
+    }
+
     /// Hosts of a pool that serve or are about to.
     pub fn pool_up(&self, pool: &str) -> u32 {
         self.pool_up.get(pool).copied().unwrap_or_default()
@@ -355,7 +361,13 @@ fn read_record(one: &mut Record, name: &str, record: HostRecord, value: Option<&
 }
 
 fn load(one: &Record) -> Load {
-    let (Some(spec), Some(status)) = (&one.spec, &one.status) else { return Load::default() };
+    let Some(spec) = &one.spec else { return Load::default() };
+    // A machine of which nobody knows that it is off may draw what it can.
+    let draws = Draw::of(spec.admin, one.status.as_deref()).counts();
+    let (pool, rack) = (Some(Arc::from(spec.pool.as_str())), spec.rack.as_deref().map(Arc::from));
+    let Some(status) = &one.status else {
+        return Load { pool, rack, drawing: draws, max_watts: spec.max_watts, ..Load::default() };
+    };
     let kind = one.op.as_ref().map(|op| op.kind);
     let switching = match status.phase {
         Phase::Reserved
@@ -381,16 +393,13 @@ fn load(one: &Record) -> Load {
     let rising = status.state == State::PoweringOn
         || status.phase == Phase::Reserved
         || (status.phase == Phase::Quarantined && kind == Some(OpKind::SelfTest));
-    // A machine of which nobody knows that it is off may draw what it can.
-    let rests = matches!(status.phase, Phase::Idle | Phase::ConfirmingOff)
-        || status.power_state == muster_model::host::PublicPower::Off;
     Load {
-        pool: Some(Arc::from(spec.pool.as_str())),
-        rack: spec.rack.as_deref().map(Arc::from),
+        pool,
+        rack,
         zone: spec.zone.as_deref().map(Arc::from),
         switching,
         rising,
-        drawing: rising || !rests,
+        drawing: rising || draws,
         ready: matches!(status.phase, Phase::Serving | Phase::Degraded),
         max_watts: spec.max_watts,
     }
@@ -425,6 +434,7 @@ mod tests {
     fn status_of(phase: Phase) -> Vec<u8> {
         let mut status = BareMetalNodeStatus::enrolling(Timestamp::EPOCH);
         (status.phase, status.state) = (phase, phase.state());
+        status.off_proved_at = (phase == Phase::Idle).then_some(Timestamp::EPOCH);
         serde_json::to_vec(&status).unwrap()
     }
 

@@ -42,6 +42,8 @@ pub use wakes::{Wake, Wakes};
 /// Knowledge of the cluster that is older than this no longer removes anything. Watches confirm themselves
 /// at least once a minute, so that two in a row were missed.
 pub const STALE_AFTER: Duration = Duration::from_mins(2);
+/// That an API server is quick again is no news of any object: it is looked at so often meanwhile.
+const SLOW_LOOK: Duration = Duration::from_mins(1);
 
 /// A snapshot, and what had to be left out of it.
 #[derive(Debug, Clone, PartialEq)]
@@ -144,6 +146,9 @@ fn observed(inputs: &Inputs, draft: &mut Draft) {
             let old = || inputs.memory.revisions.as_ref().and_then(|seen| seen.older(view));
             if let Some(why) = view.doubt().or_else(old).filter(|_| !muster_model::planted::is("F2")) {
                 draft.gap(Scope::Everything, why);
+            }
+            if view.slow.is_some() {
+                draft.wake_at(Some(inputs.now.saturating_add(SLOW_LOOK)));
             }
             for (node, why) in view.guards() {
                 draft.hold(Scope::Node(Arc::clone(node)), Stops::Removal, &**why, None);

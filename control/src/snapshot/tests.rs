@@ -78,6 +78,7 @@ fn host(name: &str, phase: Phase, change: impl FnOnce(&mut HostInput)) -> Arc<Ho
         "resources": {"cpu": "8", "memory": "32Gi"}});
     let mut status = BareMetalNodeStatus::enrolling(at("00:00:00"));
     (status.phase, status.state) = (phase, phase.state());
+    status.off_proved_at = (phase == Phase::Idle).then(|| at("00:00:00"));
     let mut input = HostInput {
         name: name.into(),
         spec: Ok(BareMetalNodeSpec::read(&body, "spec").unwrap().value),
@@ -132,6 +133,7 @@ fn a_host_stands_where_its_records_say() {
     }
     let fresh = at("01:59:00");
     check(Phase::Idle, |_| {}, HostState::Off);
+    check(Phase::Idle, |h| status(h).off_proved_at = None, HostState::On); // woken in vain: its watts are taken
     check(Phase::Enrolling, |_| {}, HostState::Unknown);
     check(Phase::Reserved, |_| {}, HostState::Waking);
     check(Phase::Booting, |_| {}, HostState::Waking);
@@ -510,11 +512,23 @@ fn a_node_that_has_just_come_has_room_before_our_taints_are_gone() {
     }
 }
 
-/// OPS-F1: a pool rests after three hosts that were woken for pods and took none.
+/// OPS-R4: after three hosts that were woken for the pods of one controller and took none, no more are woken for those.
 #[test]
-fn ops_f1_a_pool_rests_after_three_wakes_in_vain() {
+fn ops_r4_a_demand_that_never_lands_rests_and_others_do_not() {
+    let owned = |name: &str, owner: &str, on: Option<&str>| {
+        let owner = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": owner, "controller": true});
+        let pod = json!({"metadata": {"name": name, "namespace": "d", "ownerReferences": [owner]},
+            "spec": {"nodeName": on}, "status": {"phase": if on.is_some() { "Running" } else { "Pending" }}});
+        serde_json::from_value::<muster_model::k8s::Pod>(pod).unwrap()
+    };
     #[track_caller]
-    fn check(hosts: [Phase; 3], change: impl FnOnce(&mut Inputs), until: Option<&str>) {
+    fn check(
+        hosts: [Phase; 3],
+        pods: Vec<muster_model::k8s::Pod>,
+        change: impl FnOnce(&mut Inputs),
+        spent: &[&str],
+        until: Option<&str>,
+    ) {
         let names = ["a", "b", "c"];
         let mut inputs = Inputs { pools: vec![metal()], ..inputs() };
         inputs.hosts = names
@@ -522,48 +536,50 @@ fn ops_f1_a_pool_rests_after_three_wakes_in_vain() {
             .zip(hosts)
             .map(|(name, phase)| host(name, phase, |host| status(host).kubernetes_node = Some(name.into())))
             .collect();
-        for (name, woken) in names.into_iter().zip(["01:30:00", "01:32:00", "01:34:00"]) {
-            super::wakes::note(&mut inputs.memory.wakes, "web", name, at(woken));
-        }
-        change(&mut inputs);
-        let built = build(&inputs);
-        let hold = built.snapshot.holds.iter().find(|hold| hold.stops == Stops::Growth);
-        assert_eq!(hold.and_then(|hold| hold.until), until.map(at), "{hosts:?}");
-        if let Some(hold) = hold {
-            assert!(hold.why.contains("3 hosts (a, b, c)"), "{}", hold.why);
-        }
-    }
-    const SERVING: [Phase; 3] = [Phase::Serving; 3];
-    check(SERVING, |_| {}, Some("02:34:00"));
-    check(
-        [Phase::Serving, Phase::Quarantined, Phase::Idle],
-        |inputs| inputs.pools[0] = from_none(),
-        Some("02:34:00"),
-    );
-    check([Phase::Serving, Phase::Serving, Phase::Booting], |_| {}, None); // the last one may yet bear fruit
-    check(SERVING, |inputs| inputs.pools[0].requested = Some(4), None); // a person asked
-    check([Phase::Idle; 3], |_| {}, None); // its minimum is not reached
-    check(SERVING, |inputs| inputs.now = at("02:34:00"), None); // it has rested
-    let landed = |inputs: &mut Inputs| {
-        let pod = json!({"metadata": {"name": "p", "namespace": "d"}, "spec": {"nodeName": "a"}});
-        let objects = Objects {
-            nodes: vec![node("a", true)],
-            pods: vec![serde_json::from_value(pod).unwrap()],
-            ..Objects::default()
-        };
+        let objects = Objects { nodes: vec![node("a", true)], pods, ..Objects::default() };
         inputs.observed = Observed::View(ClusterView {
             fresh_at: now(),
             objects: Arc::new(objects),
             ..ClusterView::default()
         });
-    };
-    check(SERVING, landed, None);
-}
-
-/// A pool that may be empty.
-fn from_none() -> PoolInput {
-    let auto = json!({"enabled": true, "minNodes": 0, "maxNodes": 4});
-    pool("web", json!({"platform": {"type": "baremetal"}, "autoscaling": auto}))
+        for (name, woken) in names.into_iter().zip(["01:30:00", "01:32:00", "01:34:00"]) {
+            let bad = std::collections::BTreeSet::from(["d/ReplicaSet/bad".to_owned()]);
+            super::wakes::note(&mut inputs.memory.wakes, "web", name, bad, at(woken));
+        }
+        change(&mut inputs);
+        let built = build(&inputs);
+        let found: Vec<&str> =
+            built.snapshot.spent.iter().flat_map(|spent| spent.pods.iter().map(|pod| &*pod.name)).collect();
+        assert_eq!(found, spent, "{hosts:?}");
+        let first = built.snapshot.spent.first();
+        assert_eq!(first.and_then(|spent| spent.until), until.map(at), "{hosts:?}");
+        if let Some(first) = first {
+            assert!(
+                first.why.contains("3 hosts (a, b, c)") && first.why.contains("d/ReplicaSet/bad"),
+                "{first:?}"
+            );
+        }
+        assert!(built.snapshot.holds.is_empty(), "its pool goes on");
+    }
+    const SERVING: [Phase; 3] = [Phase::Serving; 3];
+    let waiting =
+        || vec![owned("bad-1", "bad", None), owned("bad-2", "bad", None), owned("good-1", "good", None)];
+    check(SERVING, waiting(), |_| {}, &["bad-1", "bad-2"], Some("02:34:00"));
+    check(
+        [Phase::Serving, Phase::Quarantined, Phase::Idle],
+        waiting(),
+        |_| {},
+        &["bad-1", "bad-2"],
+        Some("02:34:00"),
+    );
+    check([Phase::Serving, Phase::Serving, Phase::Booting], waiting(), |_| {}, &[], None); // it may yet bear fruit
+    check(SERVING, waiting(), |inputs| inputs.now = at("02:34:00"), &[], None); // it has rested
+    check(SERVING, vec![owned("good-1", "good", None)], |_| {}, &[], None); // nobody waits
+    let landed = || vec![owned("bad-1", "bad", Some("a")), owned("bad-2", "bad", None)];
+    check(SERVING, landed(), |_| {}, &[], None);
+    // Another's pod there is no fruit.
+    let beside = || vec![owned("good-1", "good", Some("a")), owned("bad-2", "bad", None)];
+    check(SERVING, beside(), |_| {}, &["bad-2"], Some("02:34:00"));
 }
 
 /// A trial with a time factor shortens what the planner waits for as it shortens what the host loop waits for.

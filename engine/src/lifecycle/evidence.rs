@@ -25,6 +25,8 @@ pub struct Settings {
     /// `spec.powerState`: a request by hand.
     pub manual: Option<Switch>,
     pub acknowledgement: Option<Acknowledgement>,
+    /// The most that it draws, where that is said.
+    pub max_watts: Option<u32>,
     pub generation: u64,
     /// Which version of the BMC's credential is in force.
     pub credential_version: u64,

@@ -37,6 +37,7 @@ pub(crate) fn settings() -> Settings {
         hold: None,
         manual: None,
         acknowledgement: None,
+        max_watts: Some(400),
         generation: 1,
         credential_version: 1,
     }
