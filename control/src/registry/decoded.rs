@@ -55,13 +55,12 @@ impl Decoded {
 
 impl Generations {
     fn get<T: Send + Sync + 'static>(&mut self, entry: &Entry) -> Option<Arc<T>> {
-        let made = match self.young.get(&entry.key) {
-            Some(made) => made.clone(),
-            None => {
-                let made = self.old.get(&entry.key)?.clone();
-                self.put(entry.key.clone(), made.clone());
-                made
-            }
+        let made = if let Some(made) = self.young.get(&entry.key) {
+            made.clone()
+        } else {
+            let made = self.old.get(&entry.key)?.clone();
+            self.put(entry.key.clone(), made.clone());
+            made
         };
         if made.of != entry.value {
             return None;
