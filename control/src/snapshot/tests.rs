@@ -360,7 +360,7 @@ fn modes_freezes_and_wishes() {
     Arc::make_mut(&mut inputs.pools[0].object).spec.mode = Some(muster_model::pool::Mode::Advise);
     assert_eq!(build(&inputs).snapshot.pools[0].mode, Mode::Advise);
     inputs.freeze.mode = FreezeMode::Frozen;
-    let held = build(&inputs).snapshot.holds;
+    let held = build(&inputs).snapshot.holds.clone();
     assert_eq!((held[0].scope.clone(), held[0].stops), (Scope::Everything, Stops::Both));
 }
 
@@ -410,7 +410,7 @@ fn equal_inputs_give_equal_snapshots_whatever_the_order_of_hosts() {
     assert_eq!(one, two);
     assert_eq!(one.snapshot.pools[0].templates.len(), 1, "hosts that are alike share a template");
     let text = serde_json::to_vec(&one.snapshot).unwrap();
-    assert_eq!(serde_json::from_slice::<muster_engine::Snapshot>(&text).unwrap(), one.snapshot);
+    assert_eq!(serde_json::from_slice::<muster_engine::Snapshot>(&text).unwrap(), *one.snapshot);
 }
 
 #[test]
