@@ -515,12 +515,7 @@ fn a_node_that_has_just_come_has_room_before_our_taints_are_gone() {
 /// OPS-R4: after three hosts that were woken for the pods of one controller and took none, no more are woken for those.
 #[test]
 fn ops_r4_a_demand_that_never_lands_rests_and_others_do_not() {
-    let owned = |name: &str, owner: &str, on: Option<&str>| {
-        let owner = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": owner, "controller": true});
-        let pod = json!({"metadata": {"name": name, "namespace": "d", "ownerReferences": [owner]},
-            "spec": {"nodeName": on}, "status": {"phase": if on.is_some() { "Running" } else { "Pending" }}});
-        serde_json::from_value::<muster_model::k8s::Pod>(pod).unwrap()
-    };
+    const SERVING: [Phase; 3] = [Phase::Serving; 3];
     #[track_caller]
     fn check(
         hosts: [Phase; 3],
@@ -561,7 +556,12 @@ fn ops_r4_a_demand_that_never_lands_rests_and_others_do_not() {
         }
         assert!(built.snapshot.holds.is_empty(), "its pool goes on");
     }
-    const SERVING: [Phase; 3] = [Phase::Serving; 3];
+    let owned = |name: &str, owner: &str, on: Option<&str>| {
+        let owner = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": owner, "controller": true});
+        let pod = json!({"metadata": {"name": name, "namespace": "d", "ownerReferences": [owner]},
+            "spec": {"nodeName": on}, "status": {"phase": if on.is_some() { "Running" } else { "Pending" }}});
+        serde_json::from_value::<muster_model::k8s::Pod>(pod).unwrap()
+    };
     let waiting =
         || vec![owned("bad-1", "bad", None), owned("bad-2", "bad", None), owned("good-1", "good", None)];
     check(SERVING, waiting(), |_| {}, &["bad-1", "bad-2"], Some("02:34:00"));
