@@ -22,6 +22,7 @@ test('what the fleet does is one sentence', () => {
 
 test('and what is wrong follows, in the right number', () => {
   expect(fleet(overview({ by_state: { error: 1 } }, { pods: 1, hopeless: 1 })).trouble).toEqual(['1 machine is out of service', '1 pod waits that no plan helps']);
-  expect(fleet(overview({ by_state: { error: 2 } }, { pods: 5, hopeless: 2 })).trouble).toEqual(['2 machines are out of service', '2 pods wait that no plan helps', '3 pods wait for a machine that comes']);
+  expect(fleet(overview({ by_state: { error: 2 } }, { pods: 5, hopeless: 2 }))).toMatchObject({ trouble: ['2 machines are out of service', '2 pods wait that no plan helps'], coming: '3 pods wait for a machine that is on its way.' });
+  expect(fleet(overview({}, { pods: 1 })).coming).toBe('1 pod waits for a machine that is on its way.');
   expect(fleet(overview({}, { pods: null })).trouble).toEqual(['whether pods wait is not known']);
 });

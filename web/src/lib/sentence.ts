@@ -16,7 +16,7 @@ export function latest(series: Series[] | undefined, name: string): number | und
 const are = (count: number) => (count === 1 ? 'is' : 'are');
 
 /** `22 of 40 machines are on: 572 cores for the 460 that pods ask for.` and what is not as it should be. */
-export function fleet(value: Overview, series?: Series[]): { state: string; trouble: string[] } {
+export function fleet(value: Overview, series?: Series[]): { state: string; trouble: string[]; coming?: string } {
   const { hosts, pending } = value;
   if (hosts.total === 0) return { state: 'No machine is registered yet.', trouble: [] };
   const [on, asked] = [latest(series, 'on_cpu'), latest(series, 'demand_cpu')];
@@ -28,8 +28,8 @@ export function fleet(value: Overview, series?: Series[]): { state: string; trou
   const trouble = [
     ...(faulty ? [`${plural(faulty, 'machine')} ${are(faulty)} out of service`] : []),
     ...(pending.hopeless ? [`${plural(pending.hopeless, 'pod')} ${pending.hopeless === 1 ? 'waits' : 'wait'} that no plan helps`] : []),
-    ...(waiting > pending.hopeless ? [`${plural(waiting - pending.hopeless, 'pod')} ${waiting - pending.hopeless === 1 ? 'waits' : 'wait'} for a machine that comes`] : []),
     ...(pending.pods === null ? ['whether pods wait is not known'] : []),
   ];
-  return { state, trouble };
+  const helped = waiting - pending.hopeless;
+  return { state, trouble, ...(helped > 0 ? { coming: `${plural(helped, 'pod')} ${helped === 1 ? 'waits' : 'wait'} for a machine that is on its way.` } : {}) };
 }
