@@ -363,8 +363,30 @@ impl State {
         }
     }
 
+    /// Whether what pods ask of a pool is at most half of what its other hosts have: then no mark asks for this one.
+    fn is_half_empty_without(&self, pool: &str, host: &str) -> bool {
+        let (mut asked, mut room) = ([0_i64; 3], [0_i64; 3]);
+        let serving = self.judge.phases.iter().filter(|(name, phase)| {
+            phase.state() == HostStands::Ready && self.judge.pools.get(*name).is_some_and(|one| one == pool)
+        });
+        for (name, _) in serving {
+            if let Some(build) = self.machines.get(name).map(|one| &one.build).filter(|_| name != host) {
+                for (sum, has) in room.iter_mut().zip([build.milli_cpu, build.memory, build.gpus]) {
+                    *sum += has;
+                }
+            }
+            for workload in self.pods_on(name).filter_map(|(_, pod)| self.workloads.get(&pod.workload)) {
+                let wants = [workload.milli_cpu, workload.mebibytes << 20, workload.gpus];
+                for (sum, wants) in asked.iter_mut().zip(wants) {
+                    *sum += wants;
+                }
+            }
+        }
+        asked.iter().zip(room).all(|(asked, room)| asked * 2 <= room)
+    }
+
     /// When nothing has gone wrong for an hour, what nobody needs has been given back: a host that serves, has had nobody on it for
-    /// [`WASTED`] and is more than its pool's minimum should have been stood down.
+    /// [`WASTED`], is more than its pool's minimum and is asked for by no mark should have been stood down.
     pub(super) fn judge_idle(&mut self) {
         let mut serving: BTreeMap<String, u32> = BTreeMap::new();
         for (name, phase) in &self.judge.phases {
@@ -382,6 +404,7 @@ impl State {
                 && !self.protected.contains(*name)
                 && !self.judge.triggered.contains(pool);
             spare
+                && self.is_half_empty_without(pool, name)
                 && well
                 && ours
                 && self.judge.phases.get(*name) == Some(&Phase::Serving)
