@@ -43,6 +43,16 @@ fn unharmed(simulation: &Simulation) {
     assert!(broken.is_empty(), "{broken:#?}\n{}", simulation.world().lines().join("\n"));
 }
 
+/// All is well again: at least four hosts that are not needed go, and stay away.
+async fn comes_to_rest(simulation: &mut Simulation) {
+    simulation.run_for(Duration::from_hours(1)).await.unwrap();
+    let (ons, offs) = (simulation.world().power_ons(None), simulation.world().power_offs(None));
+    assert!(offs >= 4, "{offs} power-offs");
+    simulation.run_for(Duration::from_hours(1)).await.unwrap();
+    assert_eq!((simulation.world().power_ons(None), simulation.world().power_offs(None)), (ons, offs));
+    unharmed(simulation);
+}
+
 /// OPS-R4: one pod, hosts whose nodes nobody can use or that never join, one hour.
 #[test]
 fn ops_r4_one_pod_does_not_wake_host_after_host() {
@@ -325,13 +335,7 @@ fn ops_r14_a_quarter_of_a_pool_not_ready_stops_removals_and_not_growth() {
         simulation.run_for(Duration::from_mins(4)).await.unwrap();
         assert!(simulation.world().power_ons(None) > before);
         simulation.world().set_replicas("train", 0);
-        // All is well: what is not needed goes, and stays away.
-        simulation.run_for(Duration::from_hours(1)).await.unwrap();
-        let (ons, offs) = (simulation.world().power_ons(None), simulation.world().power_offs(None));
-        assert!(offs >= 4, "{offs} power-offs");
-        simulation.run_for(Duration::from_hours(1)).await.unwrap();
-        assert_eq!((simulation.world().power_ons(None), simulation.world().power_offs(None)), (ons, offs));
-        unharmed(&simulation);
+        comes_to_rest(&mut simulation).await;
     });
 }
 
@@ -365,13 +369,7 @@ fn ops_r14_a_slow_api_server_stops_removals_and_not_growth() {
         assert!(simulation.world().power_ons(None) > before);
         assert_eq!(simulation.world().power_offs(None), 0);
         simulation.world().set_replicas("train", 0);
-        // All is well: what is not needed goes, and stays away.
-        simulation.run_for(Duration::from_hours(1)).await.unwrap();
-        let (ons, offs) = (simulation.world().power_ons(None), simulation.world().power_offs(None));
-        assert!(offs >= 4, "{offs} power-offs");
-        simulation.run_for(Duration::from_hours(1)).await.unwrap();
-        assert_eq!((simulation.world().power_ons(None), simulation.world().power_offs(None)), (ons, offs));
-        unharmed(&simulation);
+        comes_to_rest(&mut simulation).await;
     });
 }
 
