@@ -8,7 +8,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use muster_model::{
     Duration, Timestamp,
-    k8s::{CsiNodeSpec, Node, PodKey, ResourceList},
+    host::Draw,
+    k8s::{CsiNodeSpec, Node, Pod, PodKey, ResourceList},
 };
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +30,9 @@ pub struct Snapshot {
     /// Pods that are placed all or none.
     pub groups: Vec<Group>,
     pub holds: Vec<Hold>,
+    /// Pods for which nothing more is called up.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub spent: Vec<Spent>,
     /// What could not be observed. Missing knowledge never lowers capacity.
     pub gaps: Vec<Gap>,
     pub limits: Limits,
@@ -177,6 +181,9 @@ pub struct Host {
     pub max_milliwatts: i64,
     /// Drawn for a moment while it starts.
     pub inrush_milliwatts: i64,
+    /// What its records say that it draws; where they say nothing, whatever is not off does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub draw: Option<Draw>,
     pub wake_time: Duration,
     pub off_since: Option<Timestamp>,
     /// Since when its node serves, and how long it does so at least: switching wears machines out.
@@ -187,6 +194,31 @@ pub struct Host {
     pub recent_failures: u32,
     /// Not to be tried before then.
     pub backoff_until: Option<Timestamp>,
+}
+
+impl Host {
+    /// Whether its watts are taken already.
+    pub const fn draws(&self) -> bool {
+        match (self.state, self.draw) {
+            (HostState::Off, _)
+            | (HostState::Failed | HostState::Maintenance | HostState::Unknown, Some(Draw::Rests)) => false,
+            (
+                HostState::On
+                | HostState::Waking
+                | HostState::Ready
+                | HostState::Leaving
+                | HostState::Failed
+                | HostState::Maintenance
+                | HostState::Unknown,
+                _,
+            ) => true,
+        }
+    }
+
+    /// Whether it counts only because nobody knows that it is off.
+    pub fn is_not_known_off(&self) -> bool {
+        self.draws() && self.draw == Some(Draw::NotKnownOff)
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -286,6 +318,17 @@ impl Hold {
     }
 }
 
+/// Pods of one demand for which machines were called up in vain. They are left to whatever room comes up by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Spent {
+    pub pods: Vec<PodKey>,
+    /// The pools whose machines were called up for them.
+    pub pools: Vec<Arc<str>>,
+    pub why: Box<str>,
+    pub until: Option<Timestamp>,
+}
+
 /// Something that is not known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -311,7 +354,7 @@ pub struct Limits {
     pub racks: BTreeMap<Arc<str>, PowerLimits>,
 }
 
-/// Every host that is not off counts with its `max_milliwatts`; one that starts counts with its inrush.
+/// Every host that [draws](Host::draws) counts with its `max_milliwatts`; one that starts counts with its inrush.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PowerLimits {
@@ -349,6 +392,14 @@ impl Snapshot {
 
     pub fn host(&self, name: &str) -> Option<&Host> {
         self.hosts.iter().find(|host| *host.name == *name)
+    }
+
+    /// Why nothing more is called up for a pod, if that is so.
+    pub fn spent(&self, pod: &Pod) -> Option<&Spent> {
+        let is = |key: &PodKey| *key.namespace == *pod.metadata.namespace && *key.name == *pod.metadata.name;
+        self.spent
+            .iter()
+            .find(|spent| spent.until.is_none_or(|until| self.now < until) && spent.pods.iter().any(is))
     }
 
     /// The first hold in force on any of `scopes` that stops `what`.

@@ -108,7 +108,9 @@ impl ClusterPort for KubeCluster {
 
     async fn act(&self, node: &str, action: &NodeAction) -> Result<Acted, ActError> {
         let actor = Actor { client: &self.client, shared: &self.shared, guard: &self.guard };
+        let began = self.client.clock().monotonic();
         let acted = actor.act(node, action).await;
+        self.shared.took(self.client.clock().monotonic().saturating_sub(began));
         match &acted {
             Ok(Acted::Done) => tracing::info!(node, action = action.verb(), "acted on a node"),
             Ok(_) => {}

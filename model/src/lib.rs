@@ -29,6 +29,7 @@ pub mod report;
 pub mod resource;
 pub mod restored;
 pub mod secret;
+pub mod slowness;
 pub mod status;
 pub mod steady;
 

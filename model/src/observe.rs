@@ -50,6 +50,8 @@ pub struct ClusterView {
     pub revisions: BTreeMap<&'static str, u64>,
     /// That a kind is shown as it was before what has been seen already. A change of it is a change of `number`.
     pub behind: Option<Arc<str>>,
+    /// That the API server answers so slowly that nothing may be taken away on its word.
+    pub slow: Option<Arc<str>>,
 }
 
 impl ClusterView {
@@ -57,6 +59,9 @@ impl ClusterView {
     pub fn doubt(&self) -> Option<String> {
         if let Some(behind) = &self.behind {
             return Some(behind.to_string());
+        }
+        if let Some(slow) = &self.slow {
+            return Some(slow.to_string());
         }
         let known = self.set_aside.iter().filter(|one| one.kind == "Pod").count() as u64;
         self.objects.unseen_pods(known).map(|unseen| unseen.to_string())

@@ -231,6 +231,7 @@ fn question(args: &Args) -> Result<Question, Failed> {
         set: args.set.clone(),
         consolidate: args.consolidate,
         buy: args.buy.clone(),
+        currency: None,
     })
 }
 

@@ -18,7 +18,7 @@ pub struct Desk {
     pub news: Arc<News>,
     pub history: History,
     pub transcripts: Arc<Transcripts>,
-    /// Since when calls to BMCs are written down.
+    /// Since when calls to BMCs are known.
     pub since: Timestamp,
     pub settings: Vec<Setting>,
     pub oracle: Arc<dyn Oracle>,
@@ -62,6 +62,8 @@ pub struct Question {
     pub consolidate: bool,
     /// A machine that may be bought.
     pub buy: Option<String>,
+    /// What prices are in, as the inventory's settings say.
+    pub currency: Option<String>,
 }
 
 /// Pods that do not exist yet.

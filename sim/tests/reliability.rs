@@ -43,6 +43,16 @@ fn unharmed(simulation: &Simulation) {
     assert!(broken.is_empty(), "{broken:#?}\n{}", simulation.world().lines().join("\n"));
 }
 
+/// All is well again: at least four hosts that are not needed go, and stay away.
+async fn comes_to_rest(simulation: &mut Simulation) {
+    simulation.run_for(Duration::from_hours(1)).await.unwrap();
+    let (ons, offs) = (simulation.world().power_ons(None), simulation.world().power_offs(None));
+    assert!(offs >= 4, "{offs} power-offs");
+    simulation.run_for(Duration::from_hours(1)).await.unwrap();
+    assert_eq!((simulation.world().power_ons(None), simulation.world().power_offs(None)), (ons, offs));
+    unharmed(simulation);
+}
+
 /// OPS-R4: one pod, hosts whose nodes nobody can use or that never join, one hour.
 #[test]
 fn ops_r4_one_pod_does_not_wake_host_after_host() {
@@ -64,6 +74,34 @@ fn ops_r4_one_pod_does_not_wake_host_after_host() {
             unharmed(&simulation);
         });
     }
+}
+
+/// OPS-R4 for each demand: one pod never lands wherever it is put, and the pods of others do all the time. Three hosts are woken for it, and
+/// the others get theirs.
+#[test]
+fn ops_r4_a_pod_that_never_lands_does_not_stop_others_nor_hide_behind_them() {
+    on_one_thread(async {
+        let mut simulation = metal(12, PoolSetting::metal("web", 0, 12), 1).await;
+        // Machines that come up tainted: nobody lands there. The others are well.
+        for number in 0..6 {
+            let what = What::Quirk { machine: format!("h{number}"), quirk: Quirk::JoinsTainted };
+            now(&simulation, Duration::from_hours(5), what);
+        }
+        simulation.world().add_workload(Workload::deployment("never", 1, 7_500));
+        simulation.run_for(Duration::from_mins(20)).await.unwrap();
+        let world = std::sync::Arc::clone(simulation.world());
+        let woken = || (0..12).filter(|n| world.power_ons(Some(&format!("h{n}"))) > 0).count();
+        assert!((1..=3).contains(&woken()), "{} hosts\n{}", woken(), world.lines().join("\n"));
+        let before = world.power_ons(None);
+        simulation.world().add_workload(Workload::deployment("shop", 2, 5_000));
+        simulation.run_for(Duration::from_mins(20)).await.unwrap();
+        assert!(world.power_ons(None) > before, "others are not kept waiting\n{}", world.lines().join("\n"));
+        simulation.run_for(Duration::from_mins(20)).await.unwrap();
+        for number in 0..12 {
+            assert!(world.power_ons(Some(&format!("h{number}"))) <= 2, "h{number}");
+        }
+        unharmed(&simulation);
+    });
 }
 
 /// OPS-R5: views that cannot be trusted take nothing away, and all is normal again within two looks.
@@ -297,13 +335,41 @@ fn ops_r14_a_quarter_of_a_pool_not_ready_stops_removals_and_not_growth() {
         simulation.run_for(Duration::from_mins(4)).await.unwrap();
         assert!(simulation.world().power_ons(None) > before);
         simulation.world().set_replicas("train", 0);
-        // All is well: what is not needed goes, and stays away.
-        simulation.run_for(Duration::from_hours(1)).await.unwrap();
-        let (ons, offs) = (simulation.world().power_ons(None), simulation.world().power_offs(None));
-        assert!(offs >= 4, "{offs} power-offs");
-        simulation.run_for(Duration::from_hours(1)).await.unwrap();
-        assert_eq!((simulation.world().power_ons(None), simulation.world().power_offs(None)), (ons, offs));
-        unharmed(&simulation);
+        comes_to_rest(&mut simulation).await;
+    });
+}
+
+/// OPS-R14: an API server that takes ten seconds for every answer, now and then for an hour. Nothing is taken away, pods still get
+/// their hosts, and once it has been quick for a while what is not needed goes and stays away.
+#[test]
+fn ops_r14_a_slow_api_server_stops_removals_and_not_growth() {
+    on_one_thread(async {
+        let mut simulation = metal(10, PoolSetting::metal("web", 0, 10), 1).await;
+        simulation.world().add_workload(Workload::deployment("shop", 8, 5_000));
+        simulation.run_for(Duration::from_mins(30)).await.unwrap();
+        assert_eq!(simulation.world().nodes_of("shop").len(), 8);
+        now(&simulation, Duration::from_mins(2), What::Outage(Outage::ApiSlow));
+        simulation.run_for(Duration::from_secs(20)).await.unwrap();
+        simulation.world().set_replicas("shop", 4);
+        // One loop later a plan says why nothing goes.
+        simulation.run_for(Duration::from_secs(100)).await.unwrap();
+        for _ in 0..11 {
+            simulation.run_for(Duration::from_mins(3)).await.unwrap();
+            now(&simulation, Duration::from_mins(2), What::Outage(Outage::ApiSlow));
+            simulation.run_for(Duration::from_mins(2)).await.unwrap();
+            let (offs, evictions) = (simulation.world().power_offs(None), simulation.world().evictions());
+            assert_eq!((offs, evictions), (0, 0), "{}", simulation.world().lines().join("\n"));
+        }
+        // A pod that fits nowhere else still gets a host while every answer takes ten seconds.
+        let before = simulation.world().power_ons(None);
+        now(&simulation, Duration::from_mins(10), What::Outage(Outage::ApiSlow));
+        simulation.run_for(Duration::from_secs(30)).await.unwrap();
+        simulation.world().add_workload(Workload::deployment("train", 6, 7_000));
+        simulation.run_for(Duration::from_mins(8)).await.unwrap();
+        assert!(simulation.world().power_ons(None) > before);
+        assert_eq!(simulation.world().power_offs(None), 0);
+        simulation.world().set_replicas("train", 0);
+        comes_to_rest(&mut simulation).await;
     });
 }
 

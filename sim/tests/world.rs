@@ -6,7 +6,12 @@
 use std::{fs, path::PathBuf};
 
 use muster_model::Duration;
-use muster_sim::world::{fleet, fuzz, script};
+use muster_sim::world::{
+    fleet::{self, on_one_thread},
+    fuzz::{self, Day},
+    script,
+    trouble::Class,
+};
 
 fn directory() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("scripts")
@@ -72,6 +77,22 @@ fn ops_r1_r2_days_full_of_trouble_break_nothing() {
     assert!(broken.is_empty(), "{broken:#?}");
     // A day on which nothing happens proves nothing.
     assert!(result.outcomes.iter().any(|outcome| outcome.power_offs > 0 && outcome.evictions > 0));
+}
+
+/// Days on which something was broken once, and what. Each is as it should be since.
+const ONCE_BROKEN: [(u64, &[Class], &str); 1] = [(
+    15,
+    &[Class::Kubelets],
+    "a host without a BMC that was woken and stayed silent was taken for off, and its rack drew 1600 W of 1200 W",
+)];
+
+#[test]
+fn days_that_once_broke_an_invariant_are_clean() {
+    for (seed, focus, what) in ONCE_BROKEN {
+        let day = Day::full_of(seed, Duration::from_hours(6), focus);
+        let (outcome, _) = on_one_thread(fuzz::live(&day, &fuzz::quick(), false)).unwrap();
+        assert!(outcome.violations.is_empty(), "again: {what}: {:#?}\n{}", outcome.violations, day.command());
+    }
 }
 
 /// OPS-R1: the same seed is the same day, byte for byte.

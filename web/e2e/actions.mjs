@@ -2,11 +2,11 @@
 
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
-import { findings, open, settled, shot } from './browser.mjs';
+import { findings, fits, open, settled, shot, tolerating } from './browser.mjs';
 import { ANN, MARKUP, muster, until } from './lab.mjs';
 
 const run = promisify(execFile);
-const DONE = { timeout: 90_000 };
+const DONE = { timeout: 180_000 };
 
 export async function actions(world) {
   const { lab, browser, check, assert } = world;
@@ -64,6 +64,7 @@ export async function actions(world) {
     assert.match(await dialog.getByRole('alert').innerText(), /412|not as the request demands/);
     assert.equal((await pool('burst')).spec.nodeCount, 3);
     await page.keyboard.press('Escape');
+    await dialog.waitFor({ state: 'detached' });
     window.seen.noise = /^$/;
   });
 
@@ -150,13 +151,16 @@ export async function actions(world) {
   await check('OPS-U17 by keys alone: go to the racks, walk, choose, hold, and read why', async () => {
     await window.to('/');
     await settled(page);
-    await page.keyboard.press('g');
-    await page.keyboard.press('r');
-    await page.waitForURL('**/racks');
+    // Two keys belong together when they come soon after one another, which a busy machine may fail to do.
+    await until('the racks', async () => {
+      await page.keyboard.press('g');
+      await page.keyboard.press('r');
+      return new URL(page.url()).pathname === '/racks';
+    });
     await settled(page);
     await page.locator('#tile-batch-2').focus();
     await page.keyboard.press('ArrowDown');
-    assert.equal(await page.evaluate(() => document.activeElement?.id), 'tile-batch-1');
+    await page.waitForFunction(() => document.activeElement?.id === 'tile-batch-1');
     await page.keyboard.press(' ');
     await page.getByText('1 host chosen').waitFor();
     await page.getByRole('button', { name: 'Act on them' }).focus();
@@ -210,7 +214,13 @@ export async function actions(world) {
   await check('two decisions are chosen by keys and compared; page, API and command line say the same', async () => {
     await window.to('/decisions?all=1');
     await settled(page);
-    const [first, last] = [lab.decisions[0], lab.decisions.at(-1)];
+    // Two of the last ones, which are on the first page for as long as this takes, and whose outcomes are final.
+    const [first, last] = await until('two decisions that differ', async () => {
+      const { decisions } = await lab.get(`/api/v1/decisions?limit=40&cluster_id=${lab.cluster}`);
+      const done = decisions.filter((one) => !['planned', 'acting', 'pending'].includes(one.outcome.state)).map((one) => one.id);
+      for (const id of done.slice(1).reverse()) if ((await lab.get(`/api/v1/decisions/${id}/compare?with=${done[0]}`)).inputs.length > 0) return [id, done[0]];
+      return undefined;
+    });
     for (const id of [last, first]) {
       await page.getByRole('checkbox', { name: `Compare decision ${id}` }).focus();
       await page.keyboard.press(' ');
@@ -225,21 +235,23 @@ export async function actions(world) {
     const line = JSON.parse((await run(muster, ['compare', 'decisions', first, last, '-o', 'json', '--server', base, '--as-email', ANN])).stdout);
     assert.deepEqual([line.summary, line.inputs, line.outcome], [said.summary, said.inputs, said.outcome]);
     assert.ok(said.inputs.length > 0, 'something differs');
-    const shown = await page.locator('main').innerText();
-    for (const row of [...said.inputs, ...said.outcome]) assert.ok(shown.includes(row.name) && shown.includes(row.to), `${row.name} ${row.to}`);
+    await until('every row of the comparison', async () => {
+      const shown = await page.locator('main').innerText();
+      return [...said.inputs, ...said.outcome].every((row) => shown.includes(row.name) && shown.includes(row.to));
+    });
     await page.goBack();
     await page.getByRole('checkbox', { name: `Compare decision ${first}` }).waitFor();
     assert.equal(await page.getByRole('checkbox', { name: `Compare decision ${first}` }).isChecked(), true, 'the choice is in the URL');
     await window.to(`/decisions/compare?a=${first}&b=${first}`);
     await page.getByText(/nothing differs/i).waitFor(DONE);
     // What cannot be compared says which one, and why.
-    window.seen.noise = /Failed to load resource/;
-    for (const [b, words] of [['yesterday', /ids look like/], [`${first.split('-')[0]}-999999`, /there is no decision .*-999999/]]) {
-      await page.getByLabel('To decision').fill(b);
-      await page.keyboard.press('Enter');
-      await page.getByRole('alert').getByText(words).first().waitFor(DONE);
-    }
-    window.seen.noise = /^$/;
+    await tolerating(window, /Failed to load resource/, async () => {
+      for (const [b, words] of [['yesterday', /ids look like/], [`${first.split('-')[0]}-999999`, /there is no decision .*-999999/]]) {
+        await page.getByLabel('To decision').fill(b);
+        await page.keyboard.press('Enter');
+        await page.getByRole('alert').getByText(words).first().waitFor(DONE);
+      }
+    });
   });
 
   await check('on a narrow screen decisions still say why, and nothing of a row is cut off', async () => {
@@ -256,7 +268,7 @@ export async function actions(world) {
   await check('settings read as people say them: no JSON, no millionths, each with the name it is set by', async () => {
     await until('the price is in force', async () => (await lab.get('/api/v1/settings')).settings.some((one) => one.name === 'hosts.energyPriceMicros'));
     await window.to('/settings');
-    await page.getByText('EUR 0.28 per kWh').waitFor(DONE);
+    await page.getByText('€0.28 per kWh').waitFor(DONE);
     for (const details of await page.locator('main details').all()) await details.evaluate((one) => (one.open = true));
     const values = await page.locator('td.value').allInnerTexts();
     assert.ok(values.length > 40, `${values.length} settings`);
@@ -267,8 +279,7 @@ export async function actions(world) {
   });
 
   await check('addresses and questions that make no sense are answered in words', async () => {
-    window.seen.noise = /Failed to load resource/;
-    for (const [where, words] of [
+    await tolerating(window, /Failed to load resource/, async () => { for (const [where, words] of [
       ['/hosts/%E0%A4%A', /not found/i], ['/hosts/nobody', /not found/i], ['/nowhere', /no such page/i], ['/pools/abc', /is not a UUID/],
       ['/what-if?ask=add&count=0', /found 0, allowed: 1 to/], ['/what-if?ask=add&cpu=lots', /cpu is "lots", which is not an amount/],
       ['/decisions?since=yesterday', /found "yesterday"; write it like/], [`/decisions/compare?a=${MARKUP}&b=x`, /ids look like/],
@@ -276,8 +287,7 @@ export async function actions(world) {
       await window.to(where);
       await page.locator('main').getByText(words).first().waitFor(DONE);
       assert.ok((await page.locator('main [role="alert"]').count()) <= 1, `${where}: said once`);
-    }
-    window.seen.noise = /^$/;
+    } });
   });
 
   await check('what-if answers and changes nothing', async () => {
@@ -287,11 +297,13 @@ export async function actions(world) {
     await shot(page, 'what-if-fail');
     assert.equal((await pool('gpu')).resource_version, before);
     await page.getByText('Nothing is changed here.').waitFor();
-    await window.to('/what-if?ask=fail&what=rack&name=nowhere');
-    window.seen.noise = /Failed to load resource/;
-    await page.getByRole('alert').waitFor(DONE);
-    assert.match(await page.getByRole('alert').innerText(), /nowhere/);
-    window.seen.noise = /^$/;
+    // Money is told in the currency that is configured.
+    assert.match(await page.getByRole('row').filter({ hasText: 'Price an hour' }).innerText(), /€\d/);
+    await tolerating(window, /Failed to load resource/, async () => {
+      await window.to('/what-if?ask=fail&what=rack&name=nowhere');
+      await page.getByRole('alert').waitFor(DONE);
+      assert.match(await page.getByRole('alert').innerText(), /nowhere/);
+    });
   });
 
   await check('400 % zoom at 1280: nothing has to be scrolled sideways', async () => {
@@ -299,7 +311,7 @@ export async function actions(world) {
     for (const where of ['/', '/pools', '/racks', '/pending', '/decisions', `/decisions/compare?a=${lab.decisions[0]}&b=${lab.decisions.at(-1)}`, '/energy', '/what-if', '/settings']) {
       await window.to(where);
       await settled(page);
-      assert.ok((await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)) <= 0, where);
+      await fits(page);
     }
     await page.setViewportSize({ width: 1280, height: 860 });
   });

@@ -52,7 +52,7 @@ export async function disturbed(world) {
       return shown.includes('held by ann') && (await window.page.evaluate(() => globalThis.mangled)) >= 5;
     });
     await lab.post('/api/v1/hosts/web-3/release', { reason: 'done' });
-    await window.page.getByRole('button', { name: 'Hold', exact: true }).waitFor({ timeout: 90_000 });
+    await window.page.getByRole('button', { name: 'Hold', exact: true }).waitFor();
     assert.deepEqual(window.seen.errors, []);
     await window.context.close();
   });
@@ -64,9 +64,11 @@ export async function disturbed(world) {
     await window.to('/pools');
     await settled(page);
     await page.evaluate(() => (globalThis.stays = true));
+    const said = (await lab.get('/api/v1/hosts/gpu-4/transcript')).calls;
+    assert.ok(said.length > 0, 'something was said to a BMC');
     await lab.server.stop('SIGKILL');
     const gone = Date.now();
-    await page.locator('.banner.stale').waitFor({ timeout: 60_000 });
+    await page.locator('.banner.stale').waitFor();
     console.log(`      stale after ${Date.now() - gone} ms`);
     await shot(page, 'pools-server-gone');
     assert.ok((await page.locator('main').innerText()).includes('burst'), 'what was known stays');
@@ -77,13 +79,17 @@ export async function disturbed(world) {
     assert.ok((await page.locator('main').innerText()).includes('burst'), 'what was known stays');
     await lab.serve();
     const back = Date.now();
-    await page.locator('.banner.stale').waitFor({ state: 'detached', timeout: 90_000 });
+    await page.locator('.banner.stale').waitFor({ state: 'detached' });
     console.log(`      recovered ${Date.now() - back} ms after the server`);
     await until('actions are on', async () => !(await page.getByRole('row').filter({ hasText: 'burst' }).getByRole('button', { name: 'Scale' }).isDisabled()));
     assert.equal(await page.evaluate(() => globalThis.stays), true, 'without a reload');
+    // What was said to a BMC before is still told.
+    const after = await lab.get('/api/v1/hosts/gpu-4/transcript');
+    assert.ok(after.calls.some((one) => one.at === said[0].at && one.call === said[0].call) || after.calls.length === 100, JSON.stringify({ said, after }));
+    assert.ok(Date.parse(after.since) <= Date.parse(said[0].at), 'and since when');
     const size = 4;
     await lab.call('POST', `/api/v1/nodepools/${lab.pools.burst}/scale`, { nodeCount: size });
-    await page.getByRole('row').filter({ hasText: 'burst' }).getByRole('cell').nth(3).getByText(String(size), { exact: true }).waitFor({ timeout: 90_000 });
+    await page.getByRole('row').filter({ hasText: 'burst' }).getByRole('cell').nth(3).getByText(String(size), { exact: true }).waitFor();
     assert.deepEqual(window.seen.errors, []);
     await window.context.close();
   });

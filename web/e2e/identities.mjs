@@ -30,10 +30,17 @@ async function served(directory, args, send) {
   return { base, stop: () => server.stop('SIGKILL') };
 }
 
-/** Types a token into the dialog that is open. */
+/** Types a token into the dialog that is open. Whoever signs in begins with a fresh page: that one is waited for. */
 async function give(page, token) {
   await page.getByRole('dialog').getByLabel('Token').fill(token);
-  await page.getByRole('dialog').getByRole('button', { name: 'Sign in', exact: true }).click();
+  await fresh(page, () => page.getByRole('dialog').getByRole('button', { name: 'Sign in', exact: true }).click());
+}
+
+/** Does what loads the page anew, and waits until the old one is gone. */
+async function fresh(page, body) {
+  await page.evaluate(() => (globalThis.before = true));
+  await body();
+  await page.waitForFunction(() => globalThis.before === undefined && document.readyState !== 'loading');
 }
 
 /** What a viewer and an administrator of the project see of one pool: the same, but for what they may do. */
@@ -47,7 +54,7 @@ async function roles({ assert }, browser, base, name, { admin, viewer }) {
   await shot(page, `sign-in-${name}`);
   assert.deepEqual(await findings(page), [], 'axe');
   await give(page, 'made-up');
-  await page.getByRole('dialog').getByText(/not valid|Bearer|token/i).first().waitFor();
+  await page.getByRole('dialog').locator('.bad').waitFor();
   await give(page, viewer);
   const scale = page.getByRole('row').filter({ hasText: 'burst' }).getByRole('button', { name: 'Scale' });
   await scale.waitFor();
@@ -59,7 +66,7 @@ async function roles({ assert }, browser, base, name, { admin, viewer }) {
   // Signing out forgets the token, and the next one counts.
   await page.getByRole('button', { name: /vic|system:serviceaccount:team:vic/ }).click();
   await page.getByRole('dialog').getByText('viewer').waitFor();
-  await page.getByRole('dialog').getByRole('button', { name: 'Sign out' }).click();
+  await fresh(page, () => page.getByRole('dialog').getByRole('button', { name: 'Sign out' }).click());
   await page.getByRole('dialog').getByLabel('Token').waitFor();
   assert.equal(await page.evaluate(() => sessionStorage.getItem('muster.token')), null);
   await give(page, admin);
@@ -75,7 +82,7 @@ const FORGIVEN = 60;
 
 /** A token runs out under an open page with something typed: the page says so, keeps it, and goes on after signing in. */
 async function runsOut({ assert }, browser, base, token) {
-  const short = token(40 - FORGIVEN);
+  const short = token(75 - FORGIVEN);
   const window = await open(browser, base, { init: (context) => context.addInitScript((text) => { if (location.protocol.startsWith('http') && !sessionStorage.getItem('muster.token')) sessionStorage.setItem('muster.token', text); }, short) });
   window.seen.noise = REFUSED;
   const { page } = window;
@@ -86,7 +93,7 @@ async function runsOut({ assert }, browser, base, token) {
   await scale.getByLabel('Nodes').fill('5');
   // Nobody clicks: the page finds out by itself.
   const again = page.getByRole('dialog').filter({ hasText: 'Sign in again' });
-  await again.getByText('your sign-in has run out').waitFor({ timeout: 180_000 });
+  await again.getByText('your sign-in has run out').waitFor({ timeout: 400_000 });
   await page.locator('.banner').getByText('Your sign-in has run out').waitFor();
   assert.equal((await fetch(`${base}/api/v1/me`, { headers: { Authorization: `Bearer ${short}` } })).status, 401);
   await shot(page, 'sign-in-again');

@@ -56,7 +56,7 @@ const freePort = () =>
   });
 
 /** Asks until `wanted` says yes. */
-export async function until(what, ask, limit = 120_000) {
+export async function until(what, ask, limit = 300_000) {
   const end = Date.now() + limit;
   let last;
   for (;;) {

@@ -13,12 +13,14 @@ try {
     (await fleet.get('/api/v1/hosts?limit=100')).hosts.find((host) => host.status?.phase === 'quarantined')?.name, 60_000);
   // The morning rises, the batch and the training job are under way.
   await new Promise((done) => setTimeout(done, Number(process.env.WAIT ?? 20) * 1000));
+  // And there is something to pay for.
+  await until('pods wait for a larger pool', async () => (await fleet.get('/api/v1/pending')).groups.some((group) => group.fixes.some((fix) => fix.target)), 600_000);
   const decisions = (await fleet.get('/api/v1/decisions?limit=50')).decisions;
   const decision = decisions.find((one) => one.new_nodes > 0) ?? decisions[0];
   const pools = (await fleet.get('/api/v1/nodepools')).nodepools;
   const web = pools.find((pool) => pool.name === 'web');
   const question = '/what-if?ask=add&count=40&cpu=4&memory=16Gi';
-  const README = [['overview', '/'], ['racks', '/racks'], ['host', `/hosts/${bad}`], ['pending', '/pending'], ['energy', '/energy']];
+  const README = [['pending', '/pending'], ['overview', '/'], ['racks', '/racks'], ['host', `/hosts/${bad}`], ['energy', '/energy']];
   const ALL = [...README, ['pools', '/pools'], ['pool', `/pools/${web.id}`], ['decisions', '/decisions'], ['decision', `/decisions/${decision.id}`], ['what-if', question], ['settings', '/settings']];
   const every = process.env.EVERY;
   const only = process.env.ONLY?.split(',');
@@ -30,6 +32,7 @@ try {
         if (only && !only.includes(name)) continue;
         await window.to(where);
         await settled(window.page);
+        if (name === 'pending') await window.page.getByText(/ an hour/).first().waitFor().catch(() => {});
         // Long enough for the page to know how fast time runs.
         await window.page.waitForTimeout(2_500);
         await shot(window.page, every ? `${name}-${width}-${scheme}` : `${name}-${scheme}`);

@@ -42,9 +42,9 @@ async function part(name, body) {
 }
 
 async function pagesOf(lab) {
-  // Machines come up, and there is a decision that woke them.
+  // Machines come up, and there is a decision that woke them; those that change nothing may be many until then.
   await until('the fleet', async () => {
-    const [overview, decisions] = await Promise.all([lab.get('/api/v1/overview'), lab.get('/api/v1/decisions?limit=20')]);
+    const [overview, decisions] = await Promise.all([lab.get('/api/v1/overview'), lab.get('/api/v1/decisions?limit=20&actions_only=true')]);
     return overview.hosts.on >= 1 && decisions.decisions.some((one) => one.new_nodes > 0);
   });
   await until('history', async () => (await lab.get('/api/v1/history?series=watts')).series[0]?.points.length >= 3);

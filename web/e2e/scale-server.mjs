@@ -66,11 +66,12 @@ const answers = [
   [/^\/api\/v1\/history/, () => seen.history],
   [/^\/api\/v1\/energy/, () => ({ ...seen.energy, cycles, cycles_total: HOSTS })],
   [/^\/api\/v1\/decisions\/([^/?]+)/, () => seen.decision],
-  [/^\/api\/v1\/decisions/, () => ({ decisions })],
+  [/^\/api\/v1\/decisions.*[?&]limit=(\d+)/, ([, limit]) => ({ decisions: decisions.slice(0, Number(limit)) })],
   [/^\/api\/v1\/clusters/, () => seen.clusters],
   [/^\/api\/v1\/me/, () => seen.me],
   [/^\/api\/v1\/sign-in/, () => seen.signIn],
   [/^\/api\/v1\/what-if/, () => seen.whatIf],
+  [/^\/api\/v1\/explain\/node/, () => seen.node],
   [/^\/api\/v1\/explain/, () => seen.explain],
   [/^\/api\/v1\/settings/, () => seen.settings],
   [/^\/api\/v1\/audit/, () => seen.audit],
@@ -87,7 +88,7 @@ const server = createServer((asked, answer) => {
   }
   if (url.startsWith('/api/')) {
     answer.setHeader('Content-Type', 'application/json');
-    if (/^\/api\/v1\/hosts(\?(?!.*pool=)|$)/.test(url)) return answer.end(`{"hosts":[${texts.join(',')}],"total":${HOSTS}}`);
+    if (/^\/api\/v1\/hosts(\?(?!.*pool=)|$)/.test(url)) return answer.end(`{"hosts":[${texts.slice(0, Number(/[?&]limit=(\d+)/.exec(url)?.[1] ?? 100)).join(',')}],"total":${HOSTS}}`);
     for (const [shape, make] of answers) {
       const found = shape.exec(url);
       const body = found && make(found);

@@ -9,6 +9,7 @@ use muster_model::{
         Intent, Switch,
         keys::{self, HostRecord},
     },
+    k8s::PodKey,
     store::{Committed, Expect, Fence, Txn},
 };
 
@@ -24,7 +25,7 @@ pub(super) struct HostWish {
     pub(super) want: Switch,
     pub(super) reason: String,
     /// Pods are to land there.
-    pub(super) for_pods: bool,
+    pub(super) for_pods: Vec<PodKey>,
 }
 
 /// What became of it.
@@ -56,8 +57,9 @@ pub(super) fn wishes(snapshot: &Snapshot, plan: &Plan, decision: &Decision) -> V
             .new_nodes
             .iter()
             .position(|new| matches!(&new.source, Source::Host { host: on } if **on == *host));
-        let new = new.and_then(|new| u32::try_from(new).ok());
-        new.is_some_and(|new| plan.placements.iter().any(|placement| placement.on == Target::New(new)))
+        let new = new.and_then(|new| u32::try_from(new).ok()).map(Target::New);
+        let there = plan.placements.iter().filter(|placement| Some(&placement.on) == new.as_ref());
+        there.map(|placement| placement.pod.clone()).collect()
     };
     on.chain(off)
         .map(|(host, pool, want)| HostWish {

@@ -84,8 +84,10 @@ pub async fn act(
                     Switch::Off => &mut memory.shrunk_at,
                 };
                 times.insert(wish.pool.clone(), inputs.now);
-                if word == Switch::On && wish.for_pods {
-                    wakes::note(&mut memory.wakes, &wish.pool, &wish.host, inputs.now);
+                if word == Switch::On && !wish.for_pods.is_empty() {
+                    let pods = wish.for_pods.iter().collect();
+                    let demands = wakes::demands(snapshot, &pods);
+                    wakes::note(&mut memory.wakes, &wish.pool, &wish.host, demands, inputs.now);
                 }
                 effects.push(Effect {
                     what: "intent".to_owned(),

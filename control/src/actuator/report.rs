@@ -14,7 +14,7 @@ use serde_json::json;
 use super::{ActError, Link};
 use crate::{
     registry::{OwnReport, PoolWord, Registry, Said},
-    snapshot::{Built, Inputs, PoolInput, wakes::FRUITLESS},
+    snapshot::{Built, Inputs, PoolInput},
 };
 
 /// The name under which our own loops report on bare-metal pools.
@@ -153,13 +153,12 @@ fn conditions(
     all.extend(metrics(inputs, pool));
     all.extend(provisioned(inputs, pool, sizes));
     let hold = built.snapshot.hold(&[Scope::Pool(pool.name().into())], muster_engine::snapshot::Stops::Both);
-    let resting = built.snapshot.holds.iter().find(|hold| {
-        matches!(&hold.scope, Scope::Pool(name) if **name == *pool.name()) && hold.why.starts_with(FRUITLESS)
-    });
+    let here = |name: &std::sync::Arc<str>| **name == *pool.name();
+    let resting = built.snapshot.spent.iter().find(|spent| spent.pools.iter().any(here));
     let frozen = hold.filter(|hold| hold.scope == Scope::Everything);
-    all.extend(resting.map(|hold| {
-        let until = hold.until.map(|until| format!("; it rests until {until}")).unwrap_or_default();
-        make("GrowthPaused", true, "WokenInVain", format!("{}{until}", hold.why))
+    all.extend(resting.map(|spent| {
+        let until = spent.until.map(|until| format!("; nothing more is woken for them until {until}"));
+        make("GrowthPaused", true, "WokenInVain", format!("{}{}", spent.why, until.unwrap_or_default()))
     }));
     all.push(match frozen {
         Some(hold) => make("Paused", true, "Frozen", hold.why.to_string()),

@@ -38,6 +38,9 @@ pub struct Dress {
     pub taints: Vec<Taint>,
 }
 
+/// Connected clusters by name. Shared: the loop asks for them once a second and oftener.
+pub type Clusters = Arc<[(Arc<str>, Arc<dyn ClusterPort>)]>;
+
 /// Facts beside the inventory. Answers come from memory: a turn never waits for them.
 pub trait Around: Send + Sync + fmt::Debug {
     /// Where the nodes of `pool` are.
@@ -50,8 +53,8 @@ pub trait Around: Send + Sync + fmt::Debug {
     }
 
     /// Every connected cluster: a change in one of them wakes its hosts.
-    fn clusters(&self) -> Vec<(Arc<str>, Arc<dyn ClusterPort>)> {
-        Vec::new()
+    fn clusters(&self) -> Clusters {
+        Clusters::default()
     }
 
     /// Why the inventory sets a host aside: nothing is read from it or done to it. Two records that mean one

@@ -11,8 +11,8 @@ use std::{
 use muster_engine::{down::is_pool_in_trouble, lifecycle::HostState};
 use muster_model::{
     host::{
-        BareMetalNodeSpec, BareMetalNodeStatus, GlobalConfig, HostMetrics, HostOp, Intent, OpKind, Phase,
-        PoolHostConfig, State,
+        BareMetalNodeSpec, BareMetalNodeStatus, Draw, GlobalConfig, HostMetrics, HostOp, Intent, OpKind,
+        Phase, PoolHostConfig, State,
         keys::{self, HostRecord, Key, PoolRecord},
     },
     store::{Change, Entry, Expect, Revision},
@@ -73,6 +73,7 @@ impl Record {
 struct Load {
     pool: Option<Arc<str>>,
     rack: Option<Arc<str>>,
+    zone: Option<Arc<str>>,
     /// A power operation is under way.
     switching: bool,
     /// On its way up.
@@ -81,6 +82,13 @@ struct Load {
     drawing: bool,
     ready: bool,
     max_watts: Option<u32>,
+}
+
+/// Where a host stands, by its own record: what its rack says of a zone is not here.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Spot {
+    pub rack: Option<Arc<str>>,
+    pub zone: Option<Arc<str>>,
 }
 
 /// Sums over the hosts of one rack.
@@ -114,8 +122,8 @@ pub struct Book {
     switching: u32,
     racks: HashMap<Arc<str>, RackLoad>,
     pool_up: HashMap<Arc<str>, u32>,
-    /// Ready hosts by pool and rack.
-    spread: HashMap<(Arc<str>, Arc<str>), u32>,
+    /// Ready hosts by pool and by where they stand.
+    spread: HashMap<Arc<str>, HashMap<Spot, u32>>,
 }
 
 impl Book {
@@ -246,10 +254,9 @@ impl Book {
         }
         if let Some(pool) = &load.pool {
             change(self.pool_up.entry(Arc::clone(pool)).or_default(), load.ready || load.rising);
-            if let Some(rack) = &load.rack {
-                let place = (Arc::clone(pool), Arc::clone(rack));
-                change(self.spread.entry(place).or_default(), load.ready);
-            }
+            let spot = Spot { rack: load.rack.clone(), zone: load.zone.clone() };
+            let ready = self.spread.entry(Arc::clone(pool)).or_default();
+            change(ready.entry(spot).or_default(), load.ready);
         }
     }
 
@@ -260,6 +267,12 @@ impl Book {
 
     pub fn rack_load(&self, rack: &str) -> RackLoad {
         self.racks.get(rack).copied().unwrap_or_default()
+    }
+
+    /// What a host itself takes of its rack's watts already.
+    pub fn taken_by(&self, host: &str) -> u64 {
+        let load = self.hosts.get(host).map(|record| &record.load).filter(|load| load.drawing);
+        load.and_then(|load| load.max_watts).map_or(0, u64::from)
     }
 
     /// Hosts of a pool that serve or are about to.
@@ -286,9 +299,10 @@ impl Book {
         is_pool_in_trouble(lost, total).then(|| format!("{lost} of {total} hosts of pool {pool} are lost"))
     }
 
-    /// Hosts of a pool in one rack that serve.
-    pub fn ready_in_rack(&self, pool: &str, rack: &str) -> u32 {
-        self.spread.get(&(Arc::from(pool), Arc::from(rack))).copied().unwrap_or_default()
+    /// Hosts of a pool that serve and stand where `there` says.
+    pub fn ready_where(&self, pool: &str, there: impl Fn(&Spot) -> bool) -> u32 {
+        let spots = self.spread.get(pool).into_iter().flatten();
+        spots.filter(|(spot, _)| there(spot)).map(|(_, ready)| *ready).sum()
     }
 }
 
@@ -347,7 +361,13 @@ fn read_record(one: &mut Record, name: &str, record: HostRecord, value: Option<&
 }
 
 fn load(one: &Record) -> Load {
-    let (Some(spec), Some(status)) = (&one.spec, &one.status) else { return Load::default() };
+    let Some(spec) = &one.spec else { return Load::default() };
+    // A machine of which nobody knows that it is off may draw what it can.
+    let draws = Draw::of(spec.admin, one.status.as_deref()).counts();
+    let (pool, rack) = (Some(Arc::from(spec.pool.as_str())), spec.rack.as_deref().map(Arc::from));
+    let Some(status) = &one.status else {
+        return Load { pool, rack, drawing: draws, max_watts: spec.max_watts, ..Load::default() };
+    };
     let kind = one.op.as_ref().map(|op| op.kind);
     let switching = match status.phase {
         Phase::Reserved
@@ -373,15 +393,13 @@ fn load(one: &Record) -> Load {
     let rising = status.state == State::PoweringOn
         || status.phase == Phase::Reserved
         || (status.phase == Phase::Quarantined && kind == Some(OpKind::SelfTest));
-    // A machine of which nobody knows that it is off may draw what it can.
-    let rests = matches!(status.phase, Phase::Idle | Phase::ConfirmingOff)
-        || status.power_state == muster_model::host::PublicPower::Off;
     Load {
-        pool: Some(Arc::from(spec.pool.as_str())),
-        rack: spec.rack.as_deref().map(Arc::from),
+        pool,
+        rack,
+        zone: spec.zone.as_deref().map(Arc::from),
         switching,
         rising,
-        drawing: rising || !rests,
+        drawing: rising || draws,
         ready: matches!(status.phase, Phase::Serving | Phase::Degraded),
         max_watts: spec.max_watts,
     }
@@ -416,6 +434,7 @@ mod tests {
     fn status_of(phase: Phase) -> Vec<u8> {
         let mut status = BareMetalNodeStatus::enrolling(Timestamp::EPOCH);
         (status.phase, status.state) = (phase, phase.state());
+        status.off_proved_at = (phase == Phase::Idle).then_some(Timestamp::EPOCH);
         serde_json::to_vec(&status).unwrap()
     }
 
@@ -432,7 +451,9 @@ mod tests {
         let _ = book.apply(&change(3, &status, Some(status_of(Phase::Serving))));
         let load = RackLoad { switching: 0, rising: 0, watts: 400, unmetered: 0 };
         assert_eq!((book.switching(), book.rack_load("r1")), (0, load));
-        assert_eq!(book.ready_in_rack("gpu", "r1"), 1);
+        let in_rack =
+            |book: &Book, rack: &str| book.ready_where("gpu", |spot| spot.rack.as_deref() == Some(rack));
+        assert_eq!((in_rack(&book, "r1"), in_rack(&book, "r2")), (1, 0));
         let _ = book.apply(&change(4, &spec, Some(spec_of("r2"))));
         assert_eq!((book.rack_load("r1"), book.rack_load("r2").watts), (RackLoad::default(), 400));
         let _ = book.apply(&change(5, &spec, None));

@@ -13,7 +13,7 @@ use muster_model::{
 
 use super::{
     around::{Dress, Home},
-    book::{Book, Record},
+    book::{Book, Record, Spot},
     nodes::{self, Indexed, Kept},
     recount,
     turn::{Memo, Shared},
@@ -220,8 +220,6 @@ fn pool_view(
     book: &Book,
     now: Timestamp,
 ) -> PoolView {
-    let spread = book.pools.get(&spec.pool).is_some_and(|config| config.rack_spread);
-    let alone = |rack: &String| book.ready_in_rack(&spec.pool, rack) <= 1;
     let max = shared.around.pool_max(&spec.pool);
     let counted = || match (op, cluster) {
         // What a person asked for is not weighed against demand.
@@ -234,8 +232,28 @@ fn pool_view(
     };
     PoolView {
         below_max: max.is_none_or(|max| book.pool_up(&spec.pool) < max),
-        last_in_rack: spread && spec.rack.as_ref().is_some_and(alone),
+        last_there: last_there(shared, spec, book, max),
         would_pend: shared.around.would_pend(name, now).unwrap_or_else(counted),
         repairs_stopped: book.repairs_stopped(name, &spec.pool),
     }
+}
+
+/// The rack or zone in which the host is the last that serves, if its pool asks for spread. A pool above its maximum gives nodes
+/// up all the same, as the planner says.
+fn last_there(shared: &Shared, spec: &BareMetalNodeSpec, book: &Book, max: Option<u32>) -> Option<String> {
+    let config = book.pools.get(&spec.pool)?;
+    if max.is_some_and(|max| book.pool_up(&spec.pool) > max) {
+        return None;
+    }
+    let alone = |there: &dyn Fn(&Spot) -> bool| book.ready_where(&spec.pool, there) <= 1;
+    let rack = spec.rack.as_deref().filter(|_| config.rack_spread);
+    if let Some(rack) = rack.filter(|rack| alone(&|spot| spot.rack.as_deref() == Some(*rack))) {
+        return Some(format!("rack {rack}"));
+    }
+    let zone_of = |zone: Option<&str>, rack: Option<&str>| {
+        zone.map(str::to_owned).or_else(|| shared.around.rack(rack?)?.zone)
+    };
+    let zone = zone_of(spec.zone.as_deref(), spec.rack.as_deref()).filter(|_| config.zone_spread)?;
+    let same = |spot: &Spot| zone_of(spot.zone.as_deref(), spot.rack.as_deref()).as_ref() == Some(&zone);
+    alone(&same).then(|| format!("zone {zone}"))
 }

@@ -24,7 +24,7 @@ use muster_model::{
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::around::{Around, Dress, Home};
+use super::around::{Around, Clusters, Dress, Home};
 use crate::{
     inventory::{Inventory, InventoryError, Vault, keys},
     planner::Connections,
@@ -61,6 +61,8 @@ impl Agents for NoAgents {
 #[derive(Debug, Clone)]
 struct Pool {
     cluster: Uuid,
+    /// The cluster's id as ports and indexes are kept by it.
+    cluster_key: Arc<str>,
     cluster_name: Arc<str>,
     max: Option<u32>,
     dress: Arc<Dress>,
@@ -78,6 +80,8 @@ struct Read {
     reports: BTreeMap<String, BootProgress>,
     goodbyes: BTreeMap<String, AgentGoodbye>,
     pools: BTreeMap<String, Pool>,
+    /// The clusters of these pools that are connected.
+    clusters: Clusters,
 }
 
 /// See the module.
@@ -143,6 +147,7 @@ impl Facts {
             credentials,
             reports,
             goodbyes,
+            clusters: connected(&pools),
             pools,
         };
         Ok(())
@@ -181,9 +186,9 @@ impl Facts {
             let name = entry.key.strip_prefix(&prefix).unwrap_or(&entry.key).to_owned();
             let text = String::from_utf8_lossy(&entry.value);
             let Ok(id) = text.trim_matches('"').parse::<Uuid>() else { continue };
-            let Some(stored) = self.registry.read::<NodePool>(id).await? else { continue };
+            let Some(stored) = self.registry.look::<NodePool>(id).await? else { continue };
             let cluster = stored.object.cluster_id.uuid();
-            let Some(owner) = self.registry.read::<Cluster>(cluster).await? else { continue };
+            let Some(owner) = self.registry.look::<Cluster>(cluster).await? else { continue };
             let spec = &stored.object.spec;
             let dress = Arc::new(Dress {
                 pool: Some(stored.object.name.to_string()),
@@ -195,6 +200,7 @@ impl Facts {
                 name,
                 Pool {
                     cluster,
+                    cluster_key: cluster.to_string().into(),
                     cluster_name: owner.object.name.to_string().into(),
                     max,
                     dress,
@@ -207,6 +213,17 @@ impl Facts {
     }
 }
 
+/// The clusters of pools that somebody is connected to, by their ids.
+fn connected(pools: &BTreeMap<String, Pool>) -> Clusters {
+    let mut clusters = BTreeMap::new();
+    for pool in pools.values() {
+        if let Some(port) = &pool.port {
+            clusters.insert(pool.cluster, (Arc::clone(&pool.cluster_key), Arc::clone(port)));
+        }
+    }
+    clusters.into_values().collect()
+}
+
 /// Where credentials of hosts without a project are kept.
 const NO_PROJECT: &str = "default";
 
@@ -216,8 +233,8 @@ impl Around for Facts {
         match read.pools.get(pool) {
             _ if !read.complete => Home::Unconnected { why: "pools have not been read yet".into() },
             None => Home::Nowhere,
-            Some(Pool { port: Some(port), cluster, .. }) => {
-                Home::Cluster { name: cluster.to_string().into(), port: Arc::clone(port) }
+            Some(Pool { port: Some(port), cluster_key, .. }) => {
+                Home::Cluster { name: Arc::clone(cluster_key), port: Arc::clone(port) }
             }
             Some(Pool { port: None, cluster_name, .. }) => {
                 Home::Unconnected { why: format!("cluster {cluster_name} of pool {pool} is not connected") }
@@ -229,15 +246,8 @@ impl Around for Facts {
         self.registry.freeze().mode
     }
 
-    fn clusters(&self) -> Vec<(Arc<str>, Arc<dyn ClusterPort>)> {
-        let read = self.read();
-        let mut clusters: BTreeMap<Uuid, Arc<dyn ClusterPort>> = BTreeMap::new();
-        for pool in read.pools.values() {
-            if let Some(port) = &pool.port {
-                clusters.insert(pool.cluster, Arc::clone(port));
-            }
-        }
-        clusters.into_iter().map(|(id, port)| (Arc::from(id.to_string().as_str()), port)).collect()
+    fn clusters(&self) -> Clusters {
+        Arc::clone(&self.read().clusters)
     }
 
     fn set_aside(&self, host: &str) -> Option<String> {

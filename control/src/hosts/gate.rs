@@ -61,7 +61,7 @@ impl Gate {
     /// Lets a host start, or says what it waits for. A grant counts until [`Gate::settle`].
     pub(super) fn admit(
         &mut self,
-        name: &Arc<str>,
+        host: &Arc<str>,
         spec: &BareMetalNodeSpec,
         rack: Option<&Rack>,
         book: &Book,
@@ -90,7 +90,7 @@ impl Gate {
                     let limit = rack.start_limit;
                     return Err(Refusal::Rising { rack: name.clone(), now: rising, limit });
                 }
-                self.watts(spec, name, rack, book)?;
+                self.watts(host, spec, rack, book)?;
             }
         }
         while self.starts.front().is_some_and(|at| now.since(*at) >= WINDOW || *at > now) {
@@ -103,23 +103,25 @@ impl Gate {
             return Err(Refusal::StartsPerSecond { limit });
         }
         self.starts.push_back(now);
-        self.granted.insert(Arc::clone(name));
+        self.granted.insert(Arc::clone(host));
         Ok(())
     }
 
-    fn watts(&self, spec: &BareMetalNodeSpec, name: &str, rack: &Rack, book: &Book) -> Result<(), Refusal> {
+    fn watts(&self, host: &str, spec: &BareMetalNodeSpec, rack: &Rack, book: &Book) -> Result<(), Refusal> {
         let Some(cap) = rack.watt_cap else { return Ok(()) };
+        let name = rack.name.as_str();
         let Some(more) = spec.max_watts else {
             return Err(Refusal::WattsUnknown { rack: name.to_owned(), cap });
         };
+        // Whoever is not known to be off is counted already, before its grant as after it.
         let waiting: u64 = self
             .granted
             .iter()
-            .filter_map(|other| book.hosts.get(other)?.spec.as_ref())
-            .filter(|other| other.rack == spec.rack)
-            .map(|other| u64::from(other.max_watts.unwrap_or(0)))
+            .filter_map(|other| Some((other, book.hosts.get(other)?.spec.as_ref()?)))
+            .filter(|(_, other)| other.rack == spec.rack)
+            .map(|(name, other)| u64::from(other.max_watts.unwrap_or(0)).saturating_sub(book.taken_by(name)))
             .sum();
-        let drawn = book.rack_load(name).watts.saturating_add(waiting);
+        let drawn = book.rack_load(name).watts.saturating_sub(book.taken_by(host)).saturating_add(waiting);
         if drawn.saturating_add(u64::from(more)) > u64::from(cap) {
             return Err(Refusal::Watts { rack: name.to_owned(), drawn, more, cap });
         }
@@ -174,6 +176,7 @@ mod tests {
             let (name, revision) = (format!("h{number}"), 10 + 2 * number as u64);
             let mut status = BareMetalNodeStatus::enrolling(Timestamp::EPOCH);
             (status.phase, status.state) = (*phase, phase.state());
+            status.off_proved_at = (*phase == Phase::Idle).then_some(Timestamp::EPOCH);
             put(
                 &mut book,
                 revision,
@@ -217,6 +220,13 @@ mod tests {
             Some(1200),
             "waits: rack r1 may draw 1200 W, 900 W are taken and it may take 301 W more",
         );
+        // Set aside, and nobody knows that they are off.
+        check(
+            &[Serving, Phase::Backoff, Phase::Quarantined],
+            Some(301),
+            Some(1200),
+            "waits: rack r1 may draw 1200 W, 900 W are taken and it may take 301 W more",
+        );
         check(
             &[],
             None,
@@ -237,6 +247,26 @@ mod tests {
         assert_eq!(admit("h1", 0), Ok(()));
         gate.settle("h0");
         assert_eq!(gate.granted.len(), 1);
+    }
+
+    /// Whoever is not known to be off has its watts already, and takes no more when it is woken again.
+    #[test]
+    fn ops_r15_a_host_does_not_stand_in_its_own_way() {
+        let mut book = book(&[Phase::Serving, Phase::Idle]);
+        let key = keys::host("h1", HostRecord::Status);
+        let mut status = BareMetalNodeStatus::enrolling(Timestamp::EPOCH);
+        (status.phase, status.state) = (Phase::Idle, Phase::Idle.state());
+        put(&mut book, 99, key, serde_json::to_vec(&status).unwrap());
+        let rack = Rack { watt_cap: Some(600), ..Rack::new("r1") };
+        let mut gate = Gate::default();
+        let mut admit = |name: &str| {
+            let answer = gate.admit(&name.into(), &spec(Some(300)), Some(&rack), &book, Timestamp::EPOCH);
+            answer.map_err(|refusal| refusal.to_string())
+        };
+        let full = "waits: rack r1 may draw 600 W, 600 W are taken and it may take 300 W more";
+        assert_eq!(admit("new"), Err(full.into()));
+        assert_eq!(admit("h1"), Ok(()));
+        assert_eq!(admit("new"), Err(full.into()));
     }
 
     #[test]

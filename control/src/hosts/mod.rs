@@ -37,10 +37,11 @@ mod recount;
 mod schedule;
 mod store;
 mod transcript;
+mod transcript_file;
 mod turn;
 mod ways;
 
-pub use around::{Around, Dress, Home, Nothing};
+pub use around::{Around, Clusters, Dress, Home, Nothing};
 pub use book::{Book, Record};
 pub use desk::{AgentDesk, DeskError};
 pub use energy::add_energy;

@@ -200,7 +200,8 @@ impl Run {
             self.start_turns();
             self.watch_clusters();
             self.keep_books().await?;
-            let wait = self.until_next();
+            let leads = self.fence.is_some() || hands.borrow().is_some();
+            let wait = self.until_next(leads);
             let clock = Arc::clone(&self.shared.clock);
             let turns: OptionFuture<_> = (!self.turns.is_empty()).then(|| self.turns.next()).into();
             let news: OptionFuture<_> = (!self.changes.is_empty()).then(|| self.changes.next()).into();
@@ -217,7 +218,7 @@ impl Run {
                 },
                 Some(Some(done)) = turns => self.ended(done),
                 Some(Some(cluster)) = news => self.cluster_changed(&cluster),
-                () = clock.sleep(wait) => {}
+                () = pause_for(&*clock, wait) => {}
             }
         }
     }
@@ -272,6 +273,7 @@ impl Run {
             tracing::debug!(before = %revision, after = %loaded, "read afresh as the new leader");
         }
         self.fence.clone_from(&now);
+        self.freeze = self.shared.around.freeze();
         self.slots.retain(|_, slot| slot.memo.is_none()); // those under way come back by themselves
         self.timers.clear();
         self.urgent.clear();
@@ -494,12 +496,12 @@ impl Run {
 
     /// Sees to it that every connected cluster is watched for changes.
     fn watch_clusters(&mut self) {
-        for (name, port) in self.shared.around.clusters() {
-            if self.watched.contains_key(&name) {
+        for (name, port) in &*self.shared.around.clusters() {
+            if self.watched.contains_key(name) {
                 continue;
             }
-            self.watched.insert(Arc::clone(&name), (Arc::clone(&port), 0));
-            self.await_cluster(name, port, 0, Duration::ZERO);
+            self.watched.insert(Arc::clone(name), (Arc::clone(port), 0));
+            self.await_cluster(Arc::clone(name), Arc::clone(port), 0, Duration::ZERO);
         }
     }
 
@@ -565,13 +567,25 @@ impl Run {
         Ok(())
     }
 
-    fn until_next(&self) -> Duration {
+    /// How long nothing is due; `None` for a process that does not lead, which is told when it does.
+    fn until_next(&self, leads: bool) -> Option<Duration> {
+        if !leads {
+            return None;
+        }
         let now = self.shared.clock.monotonic();
         let timer = self.timers.peek().map(|Reverse((due, _, _))| *due);
         let books = self.fence.as_ref().map(|_| self.next_flush);
         // Leadership may run out in silence: it is looked at once a second.
         let second = now.saturating_add(Duration::from_secs(1));
         let next = [timer, books].into_iter().flatten().fold(second, Duration::min);
-        next.saturating_sub(now).max(Duration::from_millis(1))
+        Some(next.saturating_sub(now).max(Duration::from_millis(1)))
+    }
+}
+
+/// Waits so long, or for good.
+async fn pause_for(clock: &dyn Clock, wait: Option<Duration>) {
+    match wait {
+        Some(wait) => clock.sleep(wait).await,
+        None => std::future::pending().await,
     }
 }

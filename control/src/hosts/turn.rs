@@ -142,6 +142,7 @@ impl Shared {
         if let Some((made, index)) = views.get(cluster)
             && (index.view.number == view.number || now.saturating_sub(*made) < self.pace.scaled(REINDEX))
             && view.fresh_at.since(index.view.fresh_at) < self.pace.scaled(FRESH)
+            && view.slow.is_some() == index.view.slow.is_some()
         {
             return Arc::clone(index);
         }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use muster_model::{
     Known, Quantity, Timestamp,
     host::{
-        BareMetalNodeSpec, BareMetalNodeStatus, BareMetalPoolStatus, HostOp, PoolHost, ResourceCapacity,
-        ScalingNode, pool_status,
+        BareMetalNodeSpec, BareMetalNodeStatus, BareMetalPoolStatus, HostOp, PoolHost, PoolHostConfig,
+        ResourceCapacity, ScalingNode, pool_status,
     },
     pool::NodePool,
     status::PoolStatus,
@@ -21,10 +21,11 @@ use crate::registry::{Kind, Registry, inventory_pool};
 #[derive(Debug, Clone)]
 pub(super) struct OwnedPool {
     pub(super) id: Uuid,
-    pub(super) pool: NodePool,
+    pub(super) pool: Arc<NodePool>,
     pub(super) version: muster_model::store::Revision,
-    /// Its name in the inventory.
+    /// Its name in the inventory, and its settings there.
     pub(super) name: String,
+    pub(super) config: PoolHostConfig,
 }
 
 /// Every pool of servers that is not being deleted.
@@ -37,13 +38,13 @@ pub(super) async fn owned_pools(registry: &Registry) -> Result<Vec<OwnedPool>, I
     });
     let mut pools = Vec::with_capacity(ids.len());
     for id in ids {
-        let stored = registry.read::<NodePool>(id).await.map_err(|error| match error {
+        let seen = registry.look::<NodePool>(id).await.map_err(|error| match error {
             crate::registry::RegistryError::Store(error) => InventoryError::Store(error),
             _ => InventoryError::Busy,
         })?;
-        let Some(stored) = stored else { continue };
-        let Some((name, _)) = inventory_pool(&stored.object) else { continue };
-        pools.push(OwnedPool { id, version: stored.version, pool: stored.object, name });
+        let Some(seen) = seen else { continue };
+        let Some((name, config)) = inventory_pool(&seen.object) else { continue };
+        pools.push(OwnedPool { id, version: seen.version, pool: seen.object, name, config });
     }
     Ok(pools)
 }

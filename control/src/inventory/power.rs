@@ -6,7 +6,7 @@
 
 use muster_model::{
     Timestamp,
-    host::{BareMetalNodeSpec, Hold, ManualPower, PublicPower, State, Switch},
+    host::{Admin, BareMetalNodeSpec, Draw, Hold, ManualPower, Phase, PublicPower, State, Switch},
     store::{Committed, Expect, List, Txn},
 };
 use serde::{Deserialize, Serialize};
@@ -242,8 +242,9 @@ fn verdict(operation: &Operation, order: &PowerOrder, host: Option<&Host>) -> Ve
         return Verdict::Wait;
     }
     let reached = match order.stage {
-        Switch::On => status.power_state == PublicPower::On,
-        Switch::Off => status.power_state == PublicPower::Off && status.state == State::Off,
+        // Where no driver reads power, a node that serves proves on, and only a proof of off proves off.
+        Switch::On => status.power_state == PublicPower::On || status.phase == Phase::Serving,
+        Switch::Off => status.phase == Phase::Idle && Draw::of(Admin::Normal, Some(status)) == Draw::Rests,
     };
     match (reached, order.action, order.stage) {
         (false, _, _) => Verdict::Wait,
@@ -255,7 +256,7 @@ fn verdict(operation: &Operation, order: &PowerOrder, host: Option<&Host>) -> Ve
 #[cfg(test)]
 mod tests {
     use muster_model::{
-        host::{BareMetalNodeStatus, Phase, keys::HostRecord},
+        host::{BareMetalNodeStatus, keys::HostRecord},
         store::{Entry, Revision},
     };
     use serde_json::json;
@@ -276,6 +277,7 @@ mod tests {
         if let Some((phase, power, observed)) = status {
             let mut status = BareMetalNodeStatus::enrolling(Timestamp::from_millis(9));
             (status.phase, status.state, status.power_state) = (phase, phase.state(), power);
+            status.off_proved_at = (power != PublicPower::On).then_some(Timestamp::EPOCH);
             status.observed_generation = observed;
             status.last_error = Some("it did not boot".into());
             let text = serde_json::to_string(&status).unwrap();
@@ -321,6 +323,11 @@ mod tests {
         let off = || host(Some("off"), Some((Phase::Idle, PublicPower::Off, 5)));
         check(Off, Switch::Off, Some(off()), succeeded("the host is off"));
         check(Cycle, Switch::Off, Some(off()), Verdict::Next);
+        // Without a BMC nobody reads power.
+        let unread = |wish, phase| host(Some(wish), Some((phase, PublicPower::Unknown, 5)));
+        check(On, Switch::On, Some(unread("on", Phase::Serving)), succeeded("the host is on"));
+        check(Off, Switch::Off, Some(unread("off", Phase::Idle)), succeeded("the host is off"));
+        check(Off, Switch::Off, Some(unread("off", Phase::Stopping)), Verdict::Wait);
         check(On, Switch::On, Some(off()), end(OperationState::Superseded, "off was asked for meanwhile"));
         let broken = host(Some("on"), Some((Phase::Backoff, PublicPower::Unknown, 5)));
         check(On, Switch::On, Some(broken), end(OperationState::Failed, "it did not boot"));

@@ -24,7 +24,7 @@ use super::{
     keys,
     pool_status::{OwnedPool, owned_pools},
 };
-use crate::registry::{NodePool, Registry, RegistryError, Stored, WriteContext, inventory_pool};
+use crate::registry::{NodePool, Registry, RegistryError, Stored, WriteContext};
 
 /// A burst of changes is followed once, this long after its first.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -223,9 +223,9 @@ impl Inventory {
 
     /// A pool's settings in the inventory: what the pool says, or a request to the pool.
     async fn keep_config(&self, registry: &Registry, owned: &OwnedPool) -> Result<(), InventoryError> {
-        let Some((name, wanted)) = inventory_pool(&owned.pool) else { return Ok(()) };
-        let stored = self.shared.index().configs.get(&name).cloned();
-        if stored.as_ref().is_some_and(|stored| stored.value == encode(&wanted)) {
+        let (name, wanted) = (owned.name.as_str(), &owned.config);
+        let stored = self.shared.index().configs.get(name).cloned();
+        if stored.as_ref().is_some_and(|stored| stored.value == encode(wanted)) {
             return Ok(());
         }
         let object = format!("pool/{name}");
@@ -236,7 +236,7 @@ impl Inventory {
                 .and_then(|value| PoolHostConfig::read(&value, "").map_err(|faults| faults.to_string()));
             match asked {
                 // The same settings in another spelling: ours is put back without a word.
-                Ok(asked) if asked == wanted => {}
+                Ok(asked) if asked == *wanted => {}
                 Ok(asked) => match self.apply_config(registry, owned, &asked).await {
                     Ok(()) => {
                         let message = "settings that a tool wrote were applied to the pool".to_owned();
@@ -259,12 +259,12 @@ impl Inventory {
         } else if stored.is_none() && self.shared.index().revision > owned.version {
             tracing::info!(pool = name, "writing the settings of a pool into the inventory");
         }
-        let key = hosts::pool(&name, PoolRecord::Config);
+        let key = hosts::pool(name, PoolRecord::Config);
         let expect = stored.map_or(Expect::Absent, |stored| Expect::Modified(stored.version));
         let txn = Txn::new()
             .expect(crate::registry::Kind::Pool.object(owned.id), Expect::Modified(owned.version))
             .expect(&key, expect)
-            .put(&key, encode(&wanted));
+            .put(&key, encode(wanted));
         if let Committed::Done { revision } = self.shared.store.commit(txn).await? {
             self.shared.caught_up(revision).await;
         }

@@ -49,7 +49,7 @@ pub struct Live {
 /// The last snapshot and the plan for it.
 #[derive(Debug)]
 pub struct View {
-    pub snapshot: Snapshot,
+    pub snapshot: Arc<Snapshot>,
     pub plan: Plan,
 }
 

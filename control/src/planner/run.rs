@@ -257,8 +257,7 @@ pub fn matters(key: &str) -> Option<&'static str> {
     if key.starts_with(RACKS) {
         return Some("inventory");
     }
-    let ours = [Kind::Cluster.objects(), Kind::Pool.objects(), crate::registry::keys::OPERATIONS.to_owned()];
-    ours.iter().any(|prefix| key.starts_with(prefix)).then_some("registry")
+    crate::registry::keys::is_object(key).then_some("registry")
 }
 
 #[cfg(test)]

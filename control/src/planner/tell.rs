@@ -283,6 +283,9 @@ fn told(built: &Built, plan: &Plan) -> Vec<Told> {
             headline: cut(why),
         })
         .collect();
+    if plan.unplaced.is_empty() {
+        return told;
+    }
     let scene = Scene::new(&built.snapshot, plan);
     let explainer = Explainer::new(&scene);
     let mut left = plan.unplaced.clone();

@@ -217,7 +217,7 @@ impl Planner {
         self.evaluate(&mut gathered, now).await;
         let memory = self.memory().await?;
         let mut inputs =
-            read::inputs(&**registry.store(), gathered, observed, &mut self.inventory, memory, now).await?;
+            read::inputs(&registry, gathered, observed, &mut self.inventory, memory, now).await?;
         inputs.time_factor = self.parts.time_factor;
         let (inputs, built, decided) = self.think(inputs).await?;
         if !decided.findings.is_empty() {
@@ -229,7 +229,8 @@ impl Planner {
                 "the audit refuses a plan of ours; nothing acts"
             );
         }
-        self.view = Some(Arc::new(View { snapshot: built.snapshot.clone(), plan: decided.plan.clone() }));
+        self.view =
+            Some(Arc::new(View { snapshot: Arc::clone(&built.snapshot), plan: decided.plan.clone() }));
         let change = next_change(now, &built, &decided);
         let regular = next_look(now, change);
         let (did, next) = match self.fence.clone() {
@@ -334,7 +335,7 @@ impl Planner {
     fn draft(&self, inputs: &Inputs, built: &Built, decided: &Decided) -> Draft {
         let before = Before {
             nudges: self.nudges.clone(),
-            snapshot: self.last.as_ref().and_then(|last| last.view.as_ref()).map(|view| &view.snapshot),
+            snapshot: self.last.as_ref().and_then(|last| last.view.as_ref()).map(|view| &*view.snapshot),
             decision: self.last.as_ref().map(|last| &last.decision.id),
         };
         tell::draft(inputs, built, decided, &before)
@@ -423,10 +424,9 @@ impl Planner {
             let known = inputs.pool_named(pool.name());
             pool.triggers = known.map(|known| known.triggers.clone()).unwrap_or_default();
         }
-        let store = Arc::clone(registry.store());
         let remembered = inputs.memory.clone();
         let mut fresh =
-            read::inputs(&*store, gathered, observed, &mut self.inventory, remembered, now).await?;
+            read::inputs(&registry, gathered, observed, &mut self.inventory, remembered, now).await?;
         fresh.time_factor = self.parts.time_factor;
         let rebuilt = snapshot::build(&fresh);
         let faults = super::faults(&rebuilt.snapshot, &decided.plan);
@@ -456,7 +456,7 @@ impl Planner {
             decision = self.parts.journal.settle(fence, &decision, outcome).await?;
         }
         let view = match self.parts.journal.frame(&decision).await {
-            Ok((snapshot, plan)) => Some(Arc::new(View { snapshot, plan })),
+            Ok((snapshot, plan)) => Some(Arc::new(View { snapshot: Arc::new(snapshot), plan })),
             Err(_) => None, // only the list of changes since then is missing
         };
         let essence = tell::essence_of(&decision);

@@ -111,6 +111,12 @@ pub fn idempotency(digest: &str) -> String {
     format!("{IDEMPOTENCY}{digest}")
 }
 
+/// Whether a key is that of a cluster, a pool or an operation itself.
+pub fn is_object(key: &str) -> bool {
+    let noun = key.strip_prefix(ROOT).and_then(|rest| rest.split_once('/')).map(|(noun, _)| noun);
+    noun.is_some_and(|noun| Kind::ALL.iter().any(|kind| kind.noun() == noun))
+}
+
 /// What a changed key means to the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
@@ -178,6 +184,11 @@ mod tests {
             assert_eq!(place(&kind.report(id, "gcp")), None);
         }
         assert_eq!(place(&operation(id)), Some(Place::Object(Kind::Operation, id)));
+        for kind in Kind::ALL {
+            assert!(
+                is_object(&kind.object(id)) && !is_object(&kind.status(id)) && !is_object(&kind.reports(id))
+            );
+        }
         assert_eq!(Kind::Operation.object(id), operation(id));
         for foreign in ["/muster/format", "/muster/pools/", "/baremetal/nodes/a/spec", "/muster/journal/7"] {
             assert_eq!(place(foreign), None, "{foreign}");

@@ -14,6 +14,7 @@
 //! out no longer holds it. Its name is free when it is gone.
 
 mod cache;
+mod decoded;
 mod error;
 mod events;
 mod feed;
@@ -56,8 +57,8 @@ pub use idempotency::{IdempotencyKey, MAX_KEY as MAX_IDEMPOTENCY_KEY};
 pub use index::{Counts, Cursor, Found, Start, Summary};
 pub use keys::Kind;
 pub use labels::{Label, Labels};
-pub(crate) use noun::inventory_pool;
 pub use noun::{Cluster, NodePool, Noun, StatusRecord, Stored};
+pub(crate) use noun::{Seen, inventory_pool};
 pub(crate) use operations::decode as decode_operation;
 pub use operations::{Operation, OperationState, Subject};
 pub use reports::ObjectStatus;
@@ -68,6 +69,7 @@ pub use write::{AuditNote, Deleted, Force, Guard, WriteContext, Written};
 use crate::freeze::{self, Freeze};
 
 use cache::{Cache, Rendered};
+use decoded::Decoded;
 use events::Ring;
 use index::Index;
 
@@ -111,6 +113,7 @@ struct Shared {
     index: RwLock<Index>,
     ring: RwLock<Ring>,
     cache: Cache,
+    decoded: Decoded,
     head: tokio::sync::watch::Sender<Revision>,
     live: AtomicBool,
     /// Tells those who wait for the feed that it follows the store.
@@ -180,6 +183,12 @@ impl Shared {
         pair.map(|(object, status)| Stored::of(&object, status.as_ref())).transpose()
     }
 
+    /// The same for our own loops, which read the same objects over and over: what did not change is not read again.
+    async fn look<N: Noun>(&self, id: Uuid) -> Result<Option<Seen<N>>, RegistryError> {
+        let pair = self.entries(N::KIND, &[(id, StatusIs::Stored)]).await?.pop().flatten();
+        pair.map(|(object, status)| Seen::of(&object, status.as_ref(), &self.decoded)).transpose()
+    }
+
     /// Objects as they are stored, in the order of the ids, with the statuses of those that have one.
     async fn entries(
         &self,
@@ -226,6 +235,7 @@ impl Registry {
             index: RwLock::default(),
             ring: RwLock::default(),
             cache: Cache::default(),
+            decoded: Decoded::default(),
             head: tokio::sync::watch::Sender::new(Revision::ZERO),
             live: AtomicBool::new(false),
             lively: tokio::sync::Notify::new(),
@@ -406,5 +416,18 @@ impl Registry {
     /// The object and its status, from the store.
     pub async fn read<N: Noun>(&self, id: Uuid) -> Result<Option<Stored<N>>, RegistryError> {
         self.shared.read(id).await
+    }
+
+    /// The value of a record beside those of the registry, for loops that look at the same ones all the time.
+    pub(crate) fn known<T: serde::de::DeserializeOwned + Send + Sync + 'static>(
+        &self,
+        entry: &Entry,
+    ) -> Result<Arc<T>, serde_json::Error> {
+        self.shared.decoded.get(entry, |entry| serde_json::from_slice(&entry.value))
+    }
+
+    /// The same, for loops that look at the same objects all the time.
+    pub(crate) async fn look<N: Noun>(&self, id: Uuid) -> Result<Option<Seen<N>>, RegistryError> {
+        self.shared.look(id).await
     }
 }

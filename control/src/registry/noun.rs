@@ -1,5 +1,7 @@
 //! What clusters and pools have in common for the registry.
 
+use std::{borrow::Cow, sync::Arc};
+
 use muster_model::{
     ClusterId, Timestamp,
     host::{
@@ -20,7 +22,7 @@ pub use muster_model::{cluster::Cluster, pool::NodePool};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use uuid::Uuid;
 
-use super::{RegistryError, keys, keys::Kind};
+use super::{RegistryError, decoded::Decoded, keys, keys::Kind};
 use crate::inventory::keys as inventory;
 
 /// An object with a name, a generation and a status.
@@ -155,8 +157,7 @@ impl<N: Noun> Stored<N> {
         if let Some(record) = &self.status {
             return record.status.clone();
         }
-        // Seen from its last change, so that the same object always reads the same.
-        self.object.aggregate(&[], None, self.object.updated_at(), &AggregateConfig::default()).status
+        unreported(&self.object)
     }
 
     /// As the API shows it.
@@ -178,6 +179,50 @@ impl<N: Noun> Stored<N> {
         N::count_pools(&mut status, pools);
         status
     }
+}
+
+/// An object as the store has it now, for those who only look: shared with whoever looked before while it is the same.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen<N: Noun> {
+    pub(crate) object: Arc<N>,
+    pub(crate) version: Revision,
+    pub(crate) record: Option<Arc<StatusRecord<N::Status>>>,
+    pub(crate) status_version: Revision,
+}
+
+impl<N: Noun> Seen<N> {
+    pub(super) fn of(object: &Entry, status: Option<&Entry>, known: &Decoded) -> Result<Self, RegistryError> {
+        Ok(Self {
+            object: known.get(object, |entry| decode(entry))?,
+            version: object.modified,
+            record: status.map(|status| known.get(status, |entry| decode(entry))).transpose()?,
+            status_version: status.map_or(Revision::ZERO, |entry| entry.modified),
+        })
+    }
+
+    /// The stored status, or the one of an object that nobody has reported on: see [`Stored::status`].
+    pub(crate) fn status(&self) -> Cow<'_, N::Status> {
+        match &self.record {
+            Some(record) => Cow::Borrowed(&record.status),
+            None => Cow::Owned(unreported(&*self.object)),
+        }
+    }
+
+    /// When the status must be looked at again.
+    pub(super) fn recheck_at(&self) -> Option<Timestamp> {
+        self.record.as_ref().and_then(|record| record.recheck_at)
+    }
+
+    /// What a transaction that replaces the status has to find.
+    pub(super) fn expect_status(&self) -> Expect {
+        self.record.as_ref().map_or(Expect::Absent, |_| Expect::Modified(self.status_version))
+    }
+}
+
+/// The status of an object that nobody has reported on.
+fn unreported<N: Noun>(object: &N) -> N::Status {
+    // Seen from its last change, so that the same object always reads the same.
+    object.aggregate(&[], None, object.updated_at(), &AggregateConfig::default()).status
 }
 
 /// What is the same in both envelopes.

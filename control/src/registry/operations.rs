@@ -206,10 +206,10 @@ impl Registry {
         let open: Vec<Uuid> = self.shared.index().open_operations.iter().copied().collect();
         let mut found = Vec::with_capacity(open.len());
         for id in open {
-            match self.operation(id).await {
-                Ok(operation) if !operation.done => found.push(operation),
-                Ok(_) | Err(RegistryError::NoOperation) => {}
-                Err(error) => return Err(error),
+            let Some(entry) = self.shared.store.get(&keys::operation(id)).await? else { continue };
+            let operation = self.shared.decoded.get(&entry, decode)?;
+            if !operation.done {
+                found.push(Operation::clone(&operation));
             }
         }
         found.sort_by_key(|operation| (operation.created_at, operation.id));

@@ -6,7 +6,7 @@ use muster_model::{
     field::{FieldError, FieldErrors},
     report::{Report, ReportContext, ReportError},
     status::AggregateConfig,
-    store::{Committed, Expect, List, Txn},
+    store::{Committed, Entry, Expect, List, Txn},
 };
 use uuid::Uuid;
 
@@ -187,24 +187,20 @@ impl Registry {
         make: impl Fn(&muster_model::status::PoolStatus) -> serde_json::Value,
     ) -> Result<(), RegistryError> {
         for _ in 0..MAX_TRIES {
-            let Some(stored) = self.read::<super::noun::NodePool>(id).await? else { return Ok(()) };
-            let mut status = stored.status();
+            let Some(seen) = self.look::<super::noun::NodePool>(id).await? else { return Ok(()) };
+            let status = seen.status();
             let view = make(&status);
             if status.baremetal.as_ref() == Some(&view) {
                 return Ok(());
             }
+            let mut status = status.into_owned();
             status.baremetal = Some(view);
             status.updated_at = self.shared.clock.now();
-            let recheck_at = stored.status.as_ref().and_then(|record| record.recheck_at);
-            let record = StatusRecord { status, recheck_at };
+            let record = StatusRecord { status, recheck_at: seen.recheck_at() };
             let key = Kind::Pool.status(id);
-            let expect = match stored.status {
-                Some(_) => Expect::Modified(stored.status_version),
-                None => Expect::Absent,
-            };
             let txn = Txn::new()
-                .expect(Kind::Pool.object(id), Expect::Modified(stored.version))
-                .expect(&key, expect)
+                .expect(Kind::Pool.object(id), Expect::Modified(seen.version))
+                .expect(&key, seen.expect_status())
                 .put(&key, write::encode(&record));
             if let Committed::Done { revision } = self.shared.store.commit(txn).await? {
                 self.shared.caught_up(revision).await;
@@ -225,6 +221,17 @@ pub(super) fn aggregate<N: Noun>(
 ) -> StatusRecord<N::Status> {
     let before_status = before.map(Stored::status);
     let before = before.zip(before_status.as_ref()).map(|(stored, status)| (&stored.object, status));
+    aggregate_after(shared, object, reports, before, now)
+}
+
+/// The same, where object and status that stood before are at hand.
+pub(super) fn aggregate_after<N: Noun>(
+    shared: &Shared,
+    object: &N,
+    reports: &[Report],
+    before: Option<(&N, &N::Status)>,
+    now: Timestamp,
+) -> StatusRecord<N::Status> {
     let aggregated = object.aggregate(reports, before, now, &shared.options.aggregate());
     StatusRecord { status: aggregated.status, recheck_at: aggregated.next_change_at }
 }
@@ -256,17 +263,31 @@ pub(super) async fn read_reports(
     id: Uuid,
 ) -> Result<Vec<Report>, RegistryError> {
     let page = shared.store.list(List::prefix(kind.reports(id))).await?;
+    Ok(page.entries.iter().filter_map(read_report).collect())
+}
+
+/// The same for our own loops: what did not change is not read again.
+pub(super) async fn look_at_reports(
+    shared: &Shared,
+    kind: Kind,
+    id: Uuid,
+) -> Result<Vec<Report>, RegistryError> {
+    let page = shared.store.list(List::prefix(kind.reports(id))).await?;
+    let read = |entry: &Entry| read_report(entry).ok_or(());
     Ok(page
         .entries
         .iter()
-        .filter_map(|entry| {
-            serde_json::from_slice(&entry.value)
-                .map_err(|error| {
-                    tracing::error!(key = entry.key, %error, "a stored report cannot be read and is ignored");
-                })
-                .ok()
-        })
+        .filter_map(|entry| shared.decoded.get(entry, read).ok())
+        .map(|report| Report::clone(&report))
         .collect())
+}
+
+fn read_report(entry: &Entry) -> Option<Report> {
+    serde_json::from_slice(&entry.value)
+        .map_err(|error| {
+            tracing::error!(key = entry.key, %error, "a stored report cannot be read and is ignored");
+        })
+        .ok()
 }
 
 /// Keys of all reports on an object.

@@ -4,6 +4,7 @@ use muster_model::{
     Report, Timestamp,
     condition::Condition,
     field::RawJson,
+    status::PoolStatus,
     store::{Committed, Expect, Fence, Txn},
 };
 use serde_json::Value;
@@ -12,7 +13,7 @@ use uuid::Uuid;
 use super::{
     Registry, RegistryError,
     keys::Kind,
-    noun::{Cluster, NodePool, Noun, StatusRecord, Stored},
+    noun::{Cluster, NodePool, Noun, Seen, StatusRecord},
     reports, write,
 };
 
@@ -65,33 +66,31 @@ impl Registry {
         now: Timestamp,
     ) -> Result<Said, RegistryError> {
         for _ in 0..MAX_TRIES {
-            let Some(stored) = self.read::<NodePool>(id).await? else { return Ok(Said::Gone) };
-            let mut reports = reports::read_reports(&self.shared, Kind::Pool, id).await?;
+            let Some(seen) = self.look::<NodePool>(id).await? else { return Ok(Said::Gone) };
+            let object = &*seen.object;
+            let mut reports = reports::look_at_reports(&self.shared, Kind::Pool, id).await?;
             let report = word
                 .report
                 .as_ref()
-                .and_then(|own| self.own_report(own, stored.object.generation, &mut reports, now));
-            let before = spoken(&stored, word);
-            let record = reports::aggregate(&self.shared, &stored.object, &reports, Some(&before), now);
-            if report.is_none() && stored.status.as_ref().is_some_and(|old| same(old, &record)) {
+                .and_then(|own| self.own_report(own, object.generation, &mut reports, now));
+            let before = spoken(&seen, word);
+            let mut record =
+                reports::aggregate_after(&self.shared, object, &reports, Some((object, &before)), now);
+            if report.is_none() && seen.record.as_ref().is_some_and(|old| same(old, &mut record)) {
                 return Ok(Said::AlreadySo);
             }
             let key = Kind::Pool.status(id);
-            let expect = match stored.status {
-                Some(_) => Expect::Modified(stored.status_version),
-                None => Expect::Absent,
-            };
             let mut txn = Txn::new()
                 .fenced(fence)
-                .expect(Kind::Pool.object(id), Expect::Modified(stored.version))
-                .expect(&key, expect)
+                .expect(Kind::Pool.object(id), Expect::Modified(seen.version))
+                .expect(&key, seen.expect_status())
                 .put(&key, write::encode(&record));
             if let Some(report) = &report {
                 txn = txn.put(Kind::Pool.report(id, &report.controller_name), write::encode(report));
             }
             match self.shared.store.commit(txn).await? {
                 Committed::Done { .. } => {
-                    if stored.object.is_deleting() {
+                    if object.is_deleting() {
                         super::timer::finish_deletion::<NodePool>(&self.shared, id).await?;
                     }
                     return Ok(Said::Written);
@@ -114,16 +113,16 @@ impl Registry {
         now: Timestamp,
     ) -> Result<Said, RegistryError> {
         for _ in 0..MAX_TRIES {
-            let Some(stored) = self.read::<Cluster>(id).await? else { return Ok(Said::Gone) };
-            let mut reports = reports::read_reports(&self.shared, Kind::Cluster, id).await?;
+            let Some(seen) = self.look::<Cluster>(id).await? else { return Ok(Said::Gone) };
+            let object = &*seen.object;
+            let mut reports = reports::look_at_reports(&self.shared, Kind::Cluster, id).await?;
             let known = reports.iter().position(|one| one.controller_name == controller);
             let mut txn =
-                Txn::new().fenced(fence).expect(Kind::Cluster.object(id), Expect::Modified(stored.version));
-            let mut status = stored.status();
+                Txn::new().fenced(fence).expect(Kind::Cluster.object(id), Expect::Modified(seen.version));
+            let mut status = seen.status().into_owned();
             match (word, known) {
                 (Some((own, condition)), _) => {
-                    let Some(fresh) = self.own_report(own, stored.object.generation, &mut reports, now)
-                    else {
+                    let Some(fresh) = self.own_report(own, object.generation, &mut reports, now) else {
                         return Ok(Said::AlreadySo);
                     };
                     txn = txn.put(Kind::Cluster.report(id, controller), write::encode(&fresh));
@@ -136,18 +135,13 @@ impl Registry {
                 }
                 (None, None) => return Ok(Said::AlreadySo),
             }
-            let recheck_at = stored.status.as_ref().and_then(|record| record.recheck_at);
-            let spoken = Stored { status: Some(StatusRecord { status, recheck_at }), ..stored.clone() };
-            let record = reports::aggregate(&self.shared, &stored.object, &reports, Some(&spoken), now);
+            let before = Some((object, &status));
+            let record = reports::aggregate_after(&self.shared, object, &reports, before, now);
             let key = Kind::Cluster.status(id);
-            let expect = match stored.status {
-                Some(_) => Expect::Modified(stored.status_version),
-                None => Expect::Absent,
-            };
-            match self.shared.store.commit(txn.expect(&key, expect).put(&key, write::encode(&record))).await?
-            {
+            let txn = txn.expect(&key, seen.expect_status()).put(&key, write::encode(&record));
+            match self.shared.store.commit(txn).await? {
                 Committed::Done { .. } => {
-                    if stored.object.is_deleting() {
+                    if object.is_deleting() {
                         super::timer::finish_deletion::<Cluster>(&self.shared, id).await?;
                     }
                     return Ok(Said::Written);
@@ -217,8 +211,8 @@ fn put_condition(conditions: &mut Vec<Condition>, condition: &Condition) {
 }
 
 /// The status as it stands, with the word in it: what the aggregation then starts from.
-fn spoken(stored: &Stored<NodePool>, word: &PoolWord) -> Stored<NodePool> {
-    let mut status = stored.status();
+fn spoken(seen: &Seen<NodePool>, word: &PoolWord) -> PoolStatus {
+    let mut status = seen.status().into_owned();
     status.desired_nodes = word.desired.unwrap_or(status.desired_nodes);
     if let Some(leaving) = &word.leaving {
         status.nodes_to_remove.clone_from(leaving);
@@ -226,16 +220,13 @@ fn spoken(stored: &Stored<NodePool>, word: &PoolWord) -> Stored<NodePool> {
     for condition in &word.conditions {
         put_condition(&mut status.conditions, condition);
     }
-    let recheck_at = stored.status.as_ref().and_then(|record| record.recheck_at);
-    Stored { status: Some(StatusRecord { status, recheck_at }), ..stored.clone() }
+    status
 }
 
 /// Apart from when it was last changed.
-fn same(
-    old: &StatusRecord<<NodePool as Noun>::Status>,
-    new: &StatusRecord<<NodePool as Noun>::Status>,
-) -> bool {
-    let mut there = old.clone();
-    there.status.updated_at = new.status.updated_at;
-    there == *new
+fn same(old: &StatusRecord<PoolStatus>, new: &mut StatusRecord<PoolStatus>) -> bool {
+    let at = std::mem::replace(&mut new.status.updated_at, old.status.updated_at);
+    let same = *old == *new;
+    new.status.updated_at = at;
+    same
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use muster_engine::snapshot::{Health, Host, HostState, Scope, Stops, Template};
 use muster_model::{
     Duration, Known, Timestamp,
-    host::{Admin, BareMetalNodeSpec, BareMetalNodeStatus, DriverKind, Limits, Phase, State, Switch},
+    host::{Admin, BareMetalNodeSpec, BareMetalNodeStatus, Draw, DriverKind, Limits, Phase, State, Switch},
 };
 
 use super::{Draft, HostInput, Inputs, PoolInput, templates};
@@ -86,6 +86,8 @@ pub(super) fn standing(host: &HostInput, limits: &Limits, now: Timestamp) -> Sta
         (State::Off, _) => match (wish, status.unexpected_on_since) {
             (Some((Switch::On, at)), _) => coming(at),
             (_, Some(_)) => Standing::On,
+            // Its watts are taken already: waking it takes no more, and not waking it frees none.
+            _ if Draw::of(spec.admin, Some(status)).counts() => Standing::On,
             _ => Standing::Off,
         },
         (State::Ready, _) => match wish {
@@ -221,6 +223,7 @@ fn base(inputs: &Inputs, input: &HostInput, spec: &BareMetalNodeSpec, standing: 
         idle_milliwatts: idle,
         max_milliwatts: most,
         inrush_milliwatts: most,
+        draw: Some(Draw::of(spec.admin, status)),
         wake_time: status.and_then(measured_wake).unwrap_or(DEFAULT_WAKE),
         off_since: status.and_then(|status| status.off_since),
         health: health(input),

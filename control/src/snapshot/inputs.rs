@@ -1,6 +1,6 @@
 //! What a snapshot is built from, as plain data.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use muster_model::{
     Known, NodePool, Timestamp,
@@ -23,13 +23,13 @@ use crate::freeze::Freeze;
 #[derive(Debug, Clone)]
 pub struct Inputs {
     pub now: Timestamp,
-    pub cluster: Cluster,
+    pub cluster: Arc<Cluster>,
     pub observed: Observed,
     /// The pools of the cluster, by name.
     pub pools: Vec<PoolInput>,
     pub unreadable_pools: Vec<(String, String)>,
     /// All hosts of the inventory: those of other clusters share racks and limits with ours.
-    pub hosts: Vec<HostInput>,
+    pub hosts: Vec<Arc<HostInput>>,
     pub racks: Vec<Rack>,
     pub global: GlobalConfig,
     /// Divides the limits of hosts, as in the host loop; 1 in production.
@@ -38,7 +38,7 @@ pub struct Inputs {
     pub freeze: Freeze,
     /// Why the stored global settings cannot be used; `global` then holds the defaults.
     pub global_fault: Option<String>,
-    pub catalogue: Catalogue,
+    pub catalogue: Cow<'static, Catalogue>,
     pub memory: Memory,
     pub set_aside: Vec<(String, String)>,
 }
@@ -64,7 +64,7 @@ impl Observed {
 /// One pool.
 #[derive(Debug, Clone)]
 pub struct PoolInput {
-    pub object: NodePool,
+    pub object: Arc<NodePool>,
     /// Size that is wanted now, as its status says.
     pub desired: u32,
     /// Nodes that its controllers say exist.
@@ -109,7 +109,10 @@ impl Inputs {
 
     /// Hosts by the pool of this cluster that they serve.
     pub fn hosts_of<'i>(&'i self, pool: &'i PoolInput) -> impl Iterator<Item = &'i HostInput> + 'i {
-        self.hosts.iter().filter(move |host| host.spec.as_ref().is_ok_and(|spec| pool.takes(spec)))
+        self.hosts
+            .iter()
+            .map(|host| &**host)
+            .filter(move |host| host.spec.as_ref().is_ok_and(|spec| pool.takes(spec)))
     }
 
     /// The host behind a node, by the node's name.
@@ -118,7 +121,7 @@ impl Inputs {
             .iter()
             .filter_map(|host| {
                 let status = host.status.as_ref()?.as_ref().ok()?;
-                Some((status.kubernetes_node.as_deref()?, host))
+                Some((status.kubernetes_node.as_deref()?, &**host))
             })
             .collect()
     }

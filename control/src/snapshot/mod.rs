@@ -19,7 +19,7 @@ mod templates;
 mod tests;
 pub(crate) mod wakes;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use muster_engine::{
     Snapshot,
@@ -30,7 +30,7 @@ use muster_engine::{
 use muster_model::{
     Duration, Timestamp,
     cluster::{Drain, Keep},
-    host::FreezeMode,
+    host::{FreezeMode, PoolHostConfig},
 };
 
 pub use inputs::{HostInput, Inputs, Observed, PoolInput, TriggerInput};
@@ -42,12 +42,14 @@ pub use wakes::{Wake, Wakes};
 /// Knowledge of the cluster that is older than this no longer removes anything. Watches confirm themselves
 /// at least once a minute, so that two in a row were missed.
 pub const STALE_AFTER: Duration = Duration::from_mins(2);
+/// That an API server is quick again is no news of any object: it is looked at so often meanwhile.
+const SLOW_LOOK: Duration = Duration::from_mins(1);
 
 /// A snapshot, and what had to be left out of it.
 #[derive(Debug, Clone, PartialEq)]
 #[must_use]
 pub struct Built {
-    pub snapshot: Snapshot,
+    pub snapshot: Arc<Snapshot>,
     /// Pools that cannot be planned because nobody knows what their nodes are: name and why.
     pub incomplete: Vec<(String, String)>,
     /// Records that could not be read: key or object and why.
@@ -79,7 +81,7 @@ pub fn build(inputs: &Inputs) -> Built {
     marks(inputs, &mut draft);
     spread(inputs, &mut draft);
     let Draft { snapshot, incomplete, set_aside, next } = draft;
-    Built { snapshot, incomplete, set_aside, next }
+    Built { snapshot: Arc::new(snapshot), incomplete, set_aside, next }
 }
 
 /// Which pods keep their nodes, as the cluster says.
@@ -144,6 +146,9 @@ fn observed(inputs: &Inputs, draft: &mut Draft) {
             let old = || inputs.memory.revisions.as_ref().and_then(|seen| seen.older(view));
             if let Some(why) = view.doubt().or_else(old).filter(|_| !muster_model::planted::is("F2")) {
                 draft.gap(Scope::Everything, why);
+            }
+            if view.slow.is_some() {
+                draft.wake_at(Some(inputs.now.saturating_add(SLOW_LOOK)));
             }
             for (node, why) in view.guards() {
                 draft.hold(Scope::Node(Arc::clone(node)), Stops::Removal, &**why, None);
@@ -235,22 +240,22 @@ fn marks(inputs: &Inputs, draft: &mut Draft) {
     }
 }
 
-/// A pool that spreads over racks keeps a node in every rack that has one.
+/// A pool that spreads over racks or zones keeps a node in every one of them that has one.
 fn spread(inputs: &Inputs, draft: &mut Draft) {
     let snapshot = &mut draft.snapshot;
-    for input in inputs.pools.iter().filter(|pool| pool.host_config.rack_spread) {
+    for input in &inputs.pools {
+        let PoolHostConfig { rack_spread, zone_spread, .. } = input.host_config;
         let serving = snapshot.members.values().filter(|member| *member.pool == *input.name());
-        let hosts: std::collections::BTreeSet<&str> =
-            serving.filter_map(|member| member.host.as_deref()).collect();
-        let racks: std::collections::BTreeSet<&str> = snapshot
-            .hosts
-            .iter()
-            .filter(|host| hosts.contains(&*host.name))
-            .filter_map(|host| host.rack.as_deref())
-            .collect();
-        let racks = u32::try_from(racks.len()).unwrap_or(u32::MAX);
+        let names: BTreeSet<&str> = serving.filter_map(|member| member.host.as_deref()).collect();
+        let hosts = || snapshot.hosts.iter().filter(|host| names.contains(&*host.name));
+        let racks: BTreeSet<&str> =
+            hosts().filter(|_| rack_spread).filter_map(|host| host.rack.as_deref()).collect();
+        let zones: BTreeSet<&str> =
+            hosts().filter(|_| zone_spread).filter_map(|host| host.zone.as_deref()).collect();
+        let number = |places: BTreeSet<&str>| u32::try_from(places.len()).unwrap_or(u32::MAX);
+        let (racks, zones) = (number(racks), number(zones));
         if let Some(pool) = snapshot.pools.iter_mut().find(|pool| *pool.name == *input.name()) {
-            pool.keep_racks = racks;
+            (pool.keep_racks, pool.keep_zones) = (racks, zones);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Gathers what a snapshot is built from. The only part of this module that talks to anything.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use futures::future::try_join_all;
 use muster_model::{
@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 
 use super::{HostInput, Inputs, Memory, Observed, PoolInput, memory};
 use crate::{
-    inventory::NamedStored,
+    inventory::{InventoryError, NamedStored},
     registry::{Cluster, NodePool, Registry, RegistryError, Subject, keys},
 };
 
@@ -36,14 +36,15 @@ const READ: [HostRecord; 5] =
 /// The inventory as of the last look. Only what changed is read again.
 #[derive(Debug, Default)]
 pub struct Inventory {
-    records: BTreeMap<String, Entry>,
-    hosts: Vec<HostInput>,
+    /// What was read, and at which revision.
+    records: BTreeMap<String, Revision>,
+    hosts: BTreeMap<String, Arc<HostInput>>,
 }
 
 /// What is gathered without the triggers.
 #[derive(Debug)]
 pub struct Gathered {
-    pub cluster: Cluster,
+    pub cluster: Arc<Cluster>,
     pub cluster_version: Revision,
     pub pools: Vec<PoolInput>,
     pub unreadable_pools: Vec<(String, String)>,
@@ -51,7 +52,7 @@ pub struct Gathered {
 
 /// The cluster and its pools; `None` when there is no such cluster any more.
 pub async fn pools(registry: &Registry, id: ClusterId) -> Result<Option<Gathered>, RegistryError> {
-    let Some(cluster) = registry.read::<Cluster>(id.uuid()).await? else { return Ok(None) };
+    let Some(cluster) = registry.look::<Cluster>(id.uuid()).await? else { return Ok(None) };
     let store = registry.store();
     let names = every(&**store, &keys::pool_names(id.uuid()), false).await?;
     let requests: BTreeMap<uuid::Uuid, u32> = registry
@@ -72,14 +73,17 @@ pub async fn pools(registry: &Registry, id: ClusterId) -> Result<Option<Gathered
             unreadable_pools.push((name, format!("{} holds no id", entry.key)));
             continue;
         };
-        match registry.read::<NodePool>(pool).await {
-            Ok(Some(stored)) => {
-                let status = stored.status();
+        match registry.look::<NodePool>(pool).await {
+            Ok(Some(seen)) => {
+                let (desired, current) = {
+                    let status = seen.status();
+                    (status.desired_nodes, status.current_nodes)
+                };
                 let requested = requests.get(&pool).copied();
                 let mut input = PoolInput {
-                    object: stored.object,
-                    desired: status.desired_nodes,
-                    current: status.current_nodes,
+                    object: seen.object,
+                    desired,
+                    current,
                     requested,
                     triggers: Vec::new(),
                     host_config: PoolHostConfig::default(),
@@ -87,10 +91,12 @@ pub async fn pools(registry: &Registry, id: ClusterId) -> Result<Option<Gathered
                 if input.is_bare_metal() {
                     let key = host_keys::pool(&input.inventory_name(), PoolRecord::Config);
                     let stored = store.get(&key).await?;
-                    let stored = stored.and_then(|entry| serde_json::from_slice(&entry.value).ok());
+                    let stored = stored.and_then(|entry| registry.known::<PoolHostConfig>(&entry).ok());
                     let block = input.object.spec.platform.block.as_ref();
-                    input.host_config =
-                        stored.or_else(|| block.map(PoolHostConfig::of_block)).unwrap_or_default();
+                    input.host_config = match stored {
+                        Some(stored) => PoolHostConfig::clone(&stored),
+                        None => block.map(PoolHostConfig::of_block).unwrap_or_default(),
+                    };
                 }
                 pools.push(input);
             }
@@ -107,17 +113,18 @@ pub async fn pools(registry: &Registry, id: ClusterId) -> Result<Option<Gathered
 
 /// Everything else, put together. Triggers are already in the pools.
 pub async fn inputs(
-    store: &dyn Store,
+    registry: &Registry,
     gathered: Gathered,
     observed: Observed,
     inventory: &mut Inventory,
     memory: Memory,
     now: Timestamp,
 ) -> Result<Inputs, RegistryError> {
+    let store = &**registry.store();
     inventory.refresh(store).await?;
     let mut set_aside = Vec::new();
-    let racks = racks(store, &mut set_aside).await?;
-    let (global, global_fault) = global(store).await?;
+    let racks = racks(registry, &mut set_aside).await?;
+    let (global, global_fault) = global(registry).await?;
     let freeze = crate::freeze::state(store).await;
     Ok(Inputs {
         now,
@@ -125,13 +132,13 @@ pub async fn inputs(
         observed,
         pools: gathered.pools,
         unreadable_pools: gathered.unreadable_pools,
-        hosts: inventory.hosts.clone(),
+        hosts: inventory.hosts(),
         racks,
         global,
         time_factor: 1,
         freeze,
         global_fault,
-        catalogue: Catalogue::shipped().clone(),
+        catalogue: Cow::Borrowed(Catalogue::shipped()),
         memory,
         set_aside,
     })
@@ -160,23 +167,29 @@ pub async fn remembered(
     Ok((memory, Some(entry.modified)))
 }
 
-async fn racks(store: &dyn Store, set_aside: &mut Vec<(String, String)>) -> Result<Vec<Rack>, RegistryError> {
+async fn racks(
+    registry: &Registry,
+    set_aside: &mut Vec<(String, String)>,
+) -> Result<Vec<Rack>, RegistryError> {
     let mut racks = Vec::new();
-    for entry in every(store, RACKS, false).await? {
-        match NamedStored::<Rack>::of(&entry) {
-            Ok(stored) => racks.push(stored.spec),
-            Err(error) => set_aside.push((entry.key, error.to_string())),
+    for entry in every(&**registry.store(), RACKS, false).await? {
+        match registry.known::<NamedStored<Rack>>(&entry) {
+            Ok(stored) => racks.push(stored.spec.clone()),
+            Err(source) => {
+                let error = InventoryError::Damaged { key: entry.key.clone(), source };
+                set_aside.push((entry.key, error.to_string()));
+            }
         }
     }
     Ok(racks)
 }
 
 /// The settings for all hosts, or the defaults with what is wrong about those that are stored.
-async fn global(store: &dyn Store) -> Result<(GlobalConfig, Option<String>), RegistryError> {
-    let Some(entry) = store.get(host_keys::GLOBAL_CONFIG).await? else {
+async fn global(registry: &Registry) -> Result<(GlobalConfig, Option<String>), RegistryError> {
+    let Some(entry) = registry.store().get(host_keys::GLOBAL_CONFIG).await? else {
         return Ok((GlobalConfig::default(), None));
     };
-    Ok(match serde_json::from_slice::<GlobalConfig>(&entry.value) {
+    Ok(match registry.known::<GlobalConfig>(&entry).map(|config| GlobalConfig::clone(&config)) {
         Ok(config) => match config.faults() {
             faults if faults.is_empty() => (config, None),
             faults => {
@@ -209,7 +222,7 @@ async fn every(store: &dyn Store, prefix: &str, keys_only: bool) -> Result<Vec<E
 }
 
 impl Inventory {
-    /// Brings the hosts up to date: lists keys with their revisions, and fetches what changed.
+    /// Brings the hosts up to date: lists keys with their revisions, fetches what changed, and reads that alone.
     async fn refresh(&mut self, store: &dyn Store) -> Result<(), RegistryError> {
         let first = self.records.is_empty();
         let listed = every(store, host_keys::NODES, !first).await?;
@@ -217,34 +230,71 @@ impl Inventory {
             Some(Key::Host { record, .. }) => READ.contains(&record),
             _ => false,
         };
-        let (mut fresh, mut missing) = (BTreeMap::new(), Vec::new());
+        // Both are in the order of their keys, so that what is gone is what was passed over.
+        let (mut known, mut changed, mut gone) = (self.records.iter().peekable(), Vec::new(), Vec::new());
         for entry in listed.into_iter().filter(|entry| wanted(&entry.key)) {
-            match self.records.remove(&entry.key).filter(|known| known.modified == entry.modified) {
-                Some(known) => drop(fresh.insert(entry.key, known)),
-                None if first => drop(fresh.insert(entry.key.clone(), entry)),
-                None => missing.push(entry.key),
+            while let Some((key, _)) = known.next_if(|(key, _)| **key < entry.key) {
+                gone.push(key.clone());
+            }
+            let here = known.next_if(|(key, _)| **key == entry.key);
+            if here.is_none_or(|(_, revision)| *revision != entry.modified) {
+                changed.push(entry);
             }
         }
-        let changed = !missing.is_empty() || !self.records.is_empty() || first;
-        for group in missing.chunks(FETCH) {
-            for entry in try_join_all(group.iter().map(|key| store.get(key))).await?.into_iter().flatten() {
-                fresh.insert(entry.key.clone(), entry);
+        gone.extend(known.map(|(key, _)| key.clone()));
+        if !first {
+            let keys: Vec<String> = changed.drain(..).map(|entry| entry.key).collect();
+            for group in keys.chunks(FETCH) {
+                let fetched = try_join_all(group.iter().map(|key| store.get(key))).await?;
+                for (key, entry) in group.iter().zip(fetched) {
+                    match entry {
+                        Some(entry) => changed.push(entry),
+                        None => gone.push(key.clone()),
+                    }
+                }
             }
         }
-        self.records = fresh;
-        if changed {
-            self.hosts = hosts(&self.records);
-        }
+        self.take(changed, &gone);
         Ok(())
+    }
+
+    /// Takes in records that are new or gone. A host none of whose records changed stays the value that it is.
+    fn take(&mut self, changed: Vec<Entry>, gone: &[String]) {
+        let (hosts, records) = (&mut self.hosts, &mut self.records);
+        for key in gone {
+            records.remove(key);
+            if let Some(Key::Host { host, record }) = host_keys::parse(key)
+                && let Some(known) = hosts.get_mut(host)
+            {
+                Arc::make_mut(known).forget(record);
+            }
+        }
+        for entry in changed {
+            let Some(Key::Host { host, record }) = host_keys::parse(&entry.key) else { continue };
+            if !hosts.contains_key(host) {
+                hosts.insert(host.to_owned(), Arc::new(HostInput::unknown(host)));
+            }
+            if let Some(known) = hosts.get_mut(host) {
+                Arc::make_mut(known).take(record, &entry);
+            }
+            records.insert(entry.key, entry.modified);
+        }
+        if !gone.is_empty() {
+            hosts.retain(|name, _| READ.iter().any(|one| records.contains_key(&host_keys::host(name, *one))));
+        }
+    }
+
+    /// The hosts by name. Records that outlived their spec are a deleted host's: nothing of it is planned.
+    fn hosts(&self) -> Vec<Arc<HostInput>> {
+        self.hosts.values().filter(|host| host.spec_version > Revision::ZERO).cloned().collect()
     }
 }
 
-fn hosts(records: &BTreeMap<String, Entry>) -> Vec<HostInput> {
-    let mut hosts: BTreeMap<&str, HostInput> = BTreeMap::new();
-    for entry in records.values() {
-        let Some(Key::Host { host, record }) = host_keys::parse(&entry.key) else { continue };
-        let input = hosts.entry(host).or_insert_with(|| HostInput {
-            name: host.to_owned(),
+impl HostInput {
+    /// A host of which no record was read.
+    fn unknown(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
             spec: Err("there is no spec".to_owned()),
             status: None,
             op: None,
@@ -252,28 +302,43 @@ fn hosts(records: &BTreeMap<String, Entry>) -> Vec<HostInput> {
             metrics: None,
             spec_version: Revision::ZERO,
             intent_version: None,
-        });
+        }
+    }
+
+    /// Takes in one record.
+    fn take(&mut self, record: HostRecord, entry: &Entry) {
         match record {
             HostRecord::Spec => {
-                input.spec_version = entry.modified;
-                input.spec = decode::<serde_json::Value>(entry).and_then(|value| {
+                self.spec_version = entry.modified;
+                self.spec = decode::<serde_json::Value>(entry).and_then(|value| {
                     BareMetalNodeSpec::read(&value, "spec")
                         .map(|parsed| parsed.value)
                         .map_err(|faults| faults.to_string())
                 });
             }
             HostRecord::Intent => {
-                input.intent_version = Some(entry.modified);
-                input.intent = decode(entry).ok();
+                self.intent_version = Some(entry.modified);
+                self.intent = decode(entry).ok();
             }
-            HostRecord::Op => input.op = decode(entry).ok(),
-            HostRecord::Status => input.status = Some(decode(entry)),
-            HostRecord::Metrics => input.metrics = decode(entry).ok(),
+            HostRecord::Op => self.op = decode(entry).ok(),
+            HostRecord::Status => self.status = Some(decode(entry)),
+            HostRecord::Metrics => self.metrics = decode(entry).ok(),
             HostRecord::Events => {}
         }
     }
-    // Records that outlived their spec are a deleted host's: nothing of it is planned.
-    hosts.into_values().filter(|host| host.spec_version > Revision::ZERO).collect()
+
+    /// One record is gone.
+    fn forget(&mut self, record: HostRecord) {
+        let nothing = Self::unknown(&self.name);
+        match record {
+            HostRecord::Spec => (self.spec, self.spec_version) = (nothing.spec, nothing.spec_version),
+            HostRecord::Intent => (self.intent, self.intent_version) = (None, None),
+            HostRecord::Op => self.op = None,
+            HostRecord::Status => self.status = None,
+            HostRecord::Metrics => self.metrics = None,
+            HostRecord::Events => {}
+        }
+    }
 }
 
 fn decode<T: DeserializeOwned>(entry: &Entry) -> Result<T, String> {

@@ -1,6 +1,6 @@
 //! What a node of a pool will look like: said by the pool, known to the catalogue, told by a host, or learned.
 
-use std::sync::Arc;
+use std::{fmt::Write as _, sync::Arc};
 
 use muster_engine::{
     explain::{field_annotation, learned_annotation, learned_at_annotation, source_annotation},
@@ -197,7 +197,17 @@ pub(super) fn shape_name(node: &Node) -> Arc<str> {
     let shape = (&node.metadata.labels, &node.spec.taints, &node.status.allocatable, &node.status.capacity);
     let text = serde_json::to_vec(&shape).expect("a node is plain data");
     let digest = Sha256::digest(&text);
-    format!("shape-{}", hex::encode(&digest[..5])).into()
+    let amount = |name: &str| {
+        node.status.capacity.get(name).copied().map(Quantity::value).filter(|amount| *amount > 0)
+    };
+    let mut name = String::new();
+    if let Some(cores) = amount("cpu") {
+        let _ = write!(name, "{cores}cpu-");
+    }
+    if let Some(bytes) = amount("memory") {
+        let _ = write!(name, "{}Gi-", bytes >> 30);
+    }
+    format!("{name}{}", hex::encode(&digest[..3])).into()
 }
 
 /// What the next node of a pool will have in common with this one.

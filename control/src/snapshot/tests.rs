@@ -14,6 +14,7 @@ use muster_model::{
     k8s::{Node, Objects},
     observe::{ClusterView, SetAside},
     pool::PoolContext,
+    rack::Rack,
     store::Revision,
     trigger::Finding,
 };
@@ -36,7 +37,7 @@ fn inputs() -> Inputs {
     Inputs {
         time_factor: 1,
         now: now(),
-        cluster: cluster.into_cluster(id, "lab".parse().unwrap(), "test".into(), now()),
+        cluster: cluster.into_cluster(id, "lab".parse().unwrap(), "test".into(), now()).into(),
         observed: Observed::View(ClusterView { fresh_at: now(), ..ClusterView::default() }),
         pools: Vec::new(),
         unreadable_pools: Vec::new(),
@@ -45,7 +46,7 @@ fn inputs() -> Inputs {
         global: GlobalConfig::default(),
         freeze: crate::freeze::Freeze::default(),
         global_fault: None,
-        catalogue: Catalogue::shipped().clone(),
+        catalogue: std::borrow::Cow::Borrowed(Catalogue::shipped()),
         memory: Memory::default(),
         set_aside: Vec::new(),
     }
@@ -56,7 +57,7 @@ fn pool(name: &str, spec: Value) -> PoolInput {
     let draft = NodePool::parse_create(&body, &PoolContext::default()).unwrap().value;
     let id = "123e4567-e89b-12d3-a456-426614174000".parse().unwrap();
     PoolInput {
-        object: draft.into_pool(id, "lab".parse().unwrap(), "test".into(), now()),
+        object: draft.into_pool(id, "lab".parse().unwrap(), "test".into(), now()).into(),
         desired: 0,
         current: None,
         requested: None,
@@ -72,11 +73,12 @@ fn metal() -> PoolInput {
     )
 }
 
-fn host(name: &str, phase: Phase, change: impl FnOnce(&mut HostInput)) -> HostInput {
+fn host(name: &str, phase: Phase, change: impl FnOnce(&mut HostInput)) -> Arc<HostInput> {
     let body = json!({"powerInterface": "redfish", "mgmtAddress": "10.0.0.7", "bmcCredentials": "c", "pool": "web",
         "resources": {"cpu": "8", "memory": "32Gi"}});
     let mut status = BareMetalNodeStatus::enrolling(at("00:00:00"));
     (status.phase, status.state) = (phase, phase.state());
+    status.off_proved_at = (phase == Phase::Idle).then(|| at("00:00:00"));
     let mut input = HostInput {
         name: name.into(),
         spec: Ok(BareMetalNodeSpec::read(&body, "spec").unwrap().value),
@@ -88,7 +90,7 @@ fn host(name: &str, phase: Phase, change: impl FnOnce(&mut HostInput)) -> HostIn
         intent_version: None,
     };
     change(&mut input);
-    input
+    Arc::new(input)
 }
 
 fn spec(input: &mut HostInput) -> &mut BareMetalNodeSpec {
@@ -111,7 +113,7 @@ fn intent(want: Switch, at: Timestamp) -> Intent {
     }
 }
 
-fn with_hosts(hosts: Vec<HostInput>) -> Built {
+fn with_hosts(hosts: Vec<Arc<HostInput>>) -> Built {
     build(&Inputs { pools: vec![metal()], hosts, ..inputs() })
 }
 
@@ -131,6 +133,7 @@ fn a_host_stands_where_its_records_say() {
     }
     let fresh = at("01:59:00");
     check(Phase::Idle, |_| {}, HostState::Off);
+    check(Phase::Idle, |h| status(h).off_proved_at = None, HostState::On); // woken in vain: its watts are taken
     check(Phase::Enrolling, |_| {}, HostState::Unknown);
     check(Phase::Reserved, |_| {}, HostState::Waking);
     check(Phase::Booting, |_| {}, HostState::Waking);
@@ -352,12 +355,12 @@ fn bounds_are_those_of_this_moment() {
 fn modes_freezes_and_wishes() {
     let mut inputs = Inputs { pools: vec![metal()], ..inputs() };
     assert_eq!(build(&inputs).snapshot.pools[0].mode, Mode::Advise); // nobody has said that it may act
-    inputs.cluster.spec.mode = Some(muster_model::pool::Mode::Active);
+    Arc::make_mut(&mut inputs.cluster).spec.mode = Some(muster_model::pool::Mode::Active);
     assert_eq!(build(&inputs).snapshot.pools[0].mode, Mode::Act);
-    inputs.pools[0].object.spec.mode = Some(muster_model::pool::Mode::Advise);
+    Arc::make_mut(&mut inputs.pools[0].object).spec.mode = Some(muster_model::pool::Mode::Advise);
     assert_eq!(build(&inputs).snapshot.pools[0].mode, Mode::Advise);
     inputs.freeze.mode = FreezeMode::Frozen;
-    let held = build(&inputs).snapshot.holds;
+    let held = build(&inputs).snapshot.holds.clone();
     assert_eq!((held[0].scope.clone(), held[0].stops), (Scope::Everything, Stops::Both));
 }
 
@@ -407,7 +410,7 @@ fn equal_inputs_give_equal_snapshots_whatever_the_order_of_hosts() {
     assert_eq!(one, two);
     assert_eq!(one.snapshot.pools[0].templates.len(), 1, "hosts that are alike share a template");
     let text = serde_json::to_vec(&one.snapshot).unwrap();
-    assert_eq!(serde_json::from_slice::<muster_engine::Snapshot>(&text).unwrap(), one.snapshot);
+    assert_eq!(serde_json::from_slice::<muster_engine::Snapshot>(&text).unwrap(), *one.snapshot);
 }
 
 #[test]
@@ -509,11 +512,18 @@ fn a_node_that_has_just_come_has_room_before_our_taints_are_gone() {
     }
 }
 
-/// OPS-F1: a pool rests after three hosts that were woken for pods and took none.
+/// OPS-R4: after three hosts that were woken for the pods of one controller and took none, no more are woken for those.
 #[test]
-fn ops_f1_a_pool_rests_after_three_wakes_in_vain() {
+fn ops_r4_a_demand_that_never_lands_rests_and_others_do_not() {
+    const SERVING: [Phase; 3] = [Phase::Serving; 3];
     #[track_caller]
-    fn check(hosts: [Phase; 3], change: impl FnOnce(&mut Inputs), until: Option<&str>) {
+    fn check(
+        hosts: [Phase; 3],
+        pods: Vec<muster_model::k8s::Pod>,
+        change: impl FnOnce(&mut Inputs),
+        spent: &[&str],
+        until: Option<&str>,
+    ) {
         let names = ["a", "b", "c"];
         let mut inputs = Inputs { pools: vec![metal()], ..inputs() };
         inputs.hosts = names
@@ -521,48 +531,55 @@ fn ops_f1_a_pool_rests_after_three_wakes_in_vain() {
             .zip(hosts)
             .map(|(name, phase)| host(name, phase, |host| status(host).kubernetes_node = Some(name.into())))
             .collect();
-        for (name, woken) in names.into_iter().zip(["01:30:00", "01:32:00", "01:34:00"]) {
-            super::wakes::note(&mut inputs.memory.wakes, "web", name, at(woken));
-        }
-        change(&mut inputs);
-        let built = build(&inputs);
-        let hold = built.snapshot.holds.iter().find(|hold| hold.stops == Stops::Growth);
-        assert_eq!(hold.and_then(|hold| hold.until), until.map(at), "{hosts:?}");
-        if let Some(hold) = hold {
-            assert!(hold.why.contains("3 hosts (a, b, c)"), "{}", hold.why);
-        }
-    }
-    const SERVING: [Phase; 3] = [Phase::Serving; 3];
-    check(SERVING, |_| {}, Some("02:34:00"));
-    check(
-        [Phase::Serving, Phase::Quarantined, Phase::Idle],
-        |inputs| inputs.pools[0] = from_none(),
-        Some("02:34:00"),
-    );
-    check([Phase::Serving, Phase::Serving, Phase::Booting], |_| {}, None); // the last one may yet bear fruit
-    check(SERVING, |inputs| inputs.pools[0].requested = Some(4), None); // a person asked
-    check([Phase::Idle; 3], |_| {}, None); // its minimum is not reached
-    check(SERVING, |inputs| inputs.now = at("02:34:00"), None); // it has rested
-    let landed = |inputs: &mut Inputs| {
-        let pod = json!({"metadata": {"name": "p", "namespace": "d"}, "spec": {"nodeName": "a"}});
-        let objects = Objects {
-            nodes: vec![node("a", true)],
-            pods: vec![serde_json::from_value(pod).unwrap()],
-            ..Objects::default()
-        };
+        let objects = Objects { nodes: vec![node("a", true)], pods, ..Objects::default() };
         inputs.observed = Observed::View(ClusterView {
             fresh_at: now(),
             objects: Arc::new(objects),
             ..ClusterView::default()
         });
+        for (name, woken) in names.into_iter().zip(["01:30:00", "01:32:00", "01:34:00"]) {
+            let bad = std::collections::BTreeSet::from(["d/ReplicaSet/bad".to_owned()]);
+            super::wakes::note(&mut inputs.memory.wakes, "web", name, bad, at(woken));
+        }
+        change(&mut inputs);
+        let built = build(&inputs);
+        let found: Vec<&str> =
+            built.snapshot.spent.iter().flat_map(|spent| spent.pods.iter().map(|pod| &*pod.name)).collect();
+        assert_eq!(found, spent, "{hosts:?}");
+        let first = built.snapshot.spent.first();
+        assert_eq!(first.and_then(|spent| spent.until), until.map(at), "{hosts:?}");
+        if let Some(first) = first {
+            assert!(
+                first.why.contains("3 hosts (a, b, c)") && first.why.contains("d/ReplicaSet/bad"),
+                "{first:?}"
+            );
+        }
+        assert!(built.snapshot.holds.is_empty(), "its pool goes on");
+    }
+    let owned = |name: &str, owner: &str, on: Option<&str>| {
+        let owner = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": owner, "controller": true});
+        let pod = json!({"metadata": {"name": name, "namespace": "d", "ownerReferences": [owner]},
+            "spec": {"nodeName": on}, "status": {"phase": if on.is_some() { "Running" } else { "Pending" }}});
+        serde_json::from_value::<muster_model::k8s::Pod>(pod).unwrap()
     };
-    check(SERVING, landed, None);
-}
-
-/// A pool that may be empty.
-fn from_none() -> PoolInput {
-    let auto = json!({"enabled": true, "minNodes": 0, "maxNodes": 4});
-    pool("web", json!({"platform": {"type": "baremetal"}, "autoscaling": auto}))
+    let waiting =
+        || vec![owned("bad-1", "bad", None), owned("bad-2", "bad", None), owned("good-1", "good", None)];
+    check(SERVING, waiting(), |_| {}, &["bad-1", "bad-2"], Some("02:34:00"));
+    check(
+        [Phase::Serving, Phase::Quarantined, Phase::Idle],
+        waiting(),
+        |_| {},
+        &["bad-1", "bad-2"],
+        Some("02:34:00"),
+    );
+    check([Phase::Serving, Phase::Serving, Phase::Booting], waiting(), |_| {}, &[], None); // it may yet bear fruit
+    check(SERVING, waiting(), |inputs| inputs.now = at("02:34:00"), &[], None); // it has rested
+    check(SERVING, vec![owned("good-1", "good", None)], |_| {}, &[], None); // nobody waits
+    let landed = || vec![owned("bad-1", "bad", Some("a")), owned("bad-2", "bad", None)];
+    check(SERVING, landed(), |_| {}, &[], None);
+    // Another's pod there is no fruit.
+    let beside = || vec![owned("good-1", "good", Some("a")), owned("bad-2", "bad", None)];
+    check(SERVING, beside(), |_| {}, &["bad-2"], Some("02:34:00"));
 }
 
 /// A trial with a time factor shortens what the planner waits for as it shortens what the host loop waits for.
@@ -576,4 +593,37 @@ fn a_time_factor_reaches_the_rest_between_off_and_on() {
     }
     check(1, Some("02:01:00")); // two minutes
     check(20, None); // six seconds
+}
+
+/// What a pool says about racks and zones reaches the planner as the number of those that have a node of it.
+#[test]
+fn a_pool_that_spreads_keeps_a_node_in_every_rack_and_zone_that_has_one() {
+    #[track_caller]
+    fn check(rack_spread: bool, zone_spread: bool, kept: (u32, u32)) {
+        let mut pool = metal();
+        (pool.host_config.rack_spread, pool.host_config.zone_spread) = (rack_spread, zone_spread);
+        let stands = |name: &str, phase: Phase, rack: &str, zone: Option<&str>| {
+            host(name, phase, |host| {
+                status(host).kubernetes_node = Some(name.into());
+                (spec(host).rack, spec(host).zone) = (Some(rack.into()), zone.map(Into::into));
+            })
+        };
+        let hosts = vec![
+            stands("a", Phase::Serving, "r1", Some("north")),
+            stands("b", Phase::Serving, "r2", Some("north")),
+            stands("c", Phase::Serving, "r3", None), // its rack says which zone
+            stands("d", Phase::Idle, "r4", Some("east")), // has no node
+        ];
+        let nodes = ["a", "b", "c"].map(|name| node(name, true)).into();
+        let objects = Arc::new(Objects { nodes, ..Objects::default() });
+        let observed = Observed::View(ClusterView { fresh_at: now(), objects, ..ClusterView::default() });
+        let racks = vec![Rack { zone: Some("south".into()), ..Rack::new("r3") }];
+        let built = build(&Inputs { pools: vec![pool], hosts, observed, racks, ..inputs() });
+        let found = &built.snapshot.pools[0];
+        assert_eq!((found.keep_racks, found.keep_zones), kept);
+    }
+    check(false, false, (0, 0));
+    check(true, false, (3, 0));
+    check(false, true, (0, 2));
+    check(true, true, (3, 2));
 }

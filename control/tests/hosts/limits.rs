@@ -7,8 +7,8 @@ use muster_control::{
 use muster_model::{
     Clock as _, Duration,
     host::{
-        HostMetrics, Phase, Switch,
-        keys::{self, HostRecord},
+        HostMetrics, Phase, PoolHostConfig, Switch,
+        keys::{self, HostRecord, PoolRecord},
     },
     power::PowerAction,
     rack::Rack,
@@ -202,4 +202,45 @@ async fn ops_r15_two_hundred_hosts_at_once_keep_the_pace() {
     assert_eq!(starts.len(), 200);
     assert!(starts.windows(5).all(|five| five[4] - five[0] >= 1_000), "{starts:?}");
     assert!(state.most_in_flight <= 1, "one call at a time to each BMC");
+}
+
+/// A pool that asks for spread keeps the last host of a zone, whoever says in which zone it stands, unless it has more hosts than it
+/// may have.
+#[tokio::test(start_paused = true)]
+async fn the_last_host_of_a_zone_or_rack_stays_while_its_pool_asks_for_spread() {
+    let world = World::new().await;
+    let spread =
+        |zones: bool| PoolHostConfig { rack_spread: !zones, zone_spread: zones, ..Default::default() };
+    let config = keys::pool("gpu", PoolRecord::Config);
+    world.put(config.clone(), spread(true)).await;
+    let rack = Rack { zone: Some("north".into()), ..Rack::new("r1") };
+    world.outside.state().racks.insert("r1".into(), rack);
+    for (name, rack, zone) in [("h1", "r1", None), ("h2", "r2", Some("north")), ("h3", "r2", Some("south"))] {
+        world.serving(name).await;
+        world
+            .respec(name, |spec| (spec.rack, spec.zone) = (Some(rack.into()), zone.map(str::to_owned)))
+            .await;
+    }
+    world.want("h3", Switch::Off, "i-3").await;
+    world.pass(600).await;
+    assert_eq!(world.phase("h3").await, Some(Phase::Serving), "the last in zone south");
+    world.want("h1", Switch::Off, "i-1").await;
+    world.until("h1", Phase::Idle, 300).await; // h2 is left in zone north
+    world.want("h2", Switch::Off, "i-2").await;
+    world.pass(600).await;
+    assert_eq!(world.phase("h2").await, Some(Phase::Serving), "the last in zone north");
+    world.put(config.clone(), spread(false)).await;
+    let (two, three) = loop {
+        world.pass(10).await;
+        let phases = (world.phase("h2").await, world.phase("h3").await);
+        if phases.0 == Some(Phase::Idle) || phases.1 == Some(Phase::Idle) {
+            break phases;
+        }
+    };
+    assert_ne!(two, three, "both stand in rack r2, which keeps one of them");
+    world.pass(600).await;
+    assert_eq!((world.phase("h2").await, world.phase("h3").await), (two, three));
+    world.outside.state().pool_max = Some(0);
+    world.until("h2", Phase::Idle, 300).await;
+    world.until("h3", Phase::Idle, 300).await;
 }

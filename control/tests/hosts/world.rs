@@ -465,8 +465,8 @@ impl Around for TestAround {
         Home::Cluster { name: "lab".into(), port: Arc::clone(&self.cluster) }
     }
 
-    fn clusters(&self) -> Vec<(Arc<str>, Arc<dyn ClusterPort>)> {
-        vec![("lab".into(), Arc::clone(&self.cluster))]
+    fn clusters(&self) -> muster_control::hosts::Clusters {
+        Arc::new([("lab".into(), Arc::clone(&self.cluster))])
     }
 
     fn pool_max(&self, _pool: &str) -> Option<u32> {

@@ -37,6 +37,7 @@ async fn shrunk() -> World {
         .status("b", |status| {
             (status.phase, status.state) = (muster_model::host::Phase::Idle, muster_model::host::State::Off);
             (status.kubernetes_node, status.serving_since) = (None, None);
+            status.off_proved_at = Some(status.phase_since);
         })
         .await;
     world.show(|objects| objects.nodes.retain(|node| node.name() != "b"));

@@ -281,6 +281,7 @@ impl World {
         let mut status = BareMetalNodeStatus::enrolling(self.now());
         (status.phase, status.state) = (Phase::Idle, Phase::Idle.state());
         status.bmc_reachable = true;
+        status.off_proved_at = Some(self.now());
         change(&mut status);
         self.put(&keys::host(name, HostRecord::Status), &status).await;
     }

@@ -40,7 +40,7 @@ fn check_place(
     let sum = |draws: &mut dyn Iterator<Item = i64>| draws.fold(0, i64::saturating_add);
     let waking = || started.iter().copied().filter(|host| host.state == HostState::Off);
 
-    let on = present().filter(|host| host.state != HostState::Off);
+    let on = present().filter(|host| host.draws());
     let milliwatts = sum(&mut on.chain(waking()).map(|host| host.max_milliwatts));
     if let Some(limit) = limits.milliwatts.filter(|limit| milliwatts > *limit) {
         findings.add(At::Plan, Fault::TooMuchPower { whose: whose(), milliwatts, limit });

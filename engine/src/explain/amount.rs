@@ -58,6 +58,16 @@ pub fn price(micros: i64) -> String {
     decimal(i128::from(micros), 1_000_000, 4)
 }
 
+/// A price with its currency: `€0.19`, `0.19 EUR`. Where none is configured it says so, rather than leave a bare number.
+pub fn money(micros: i64, currency: Option<&str>) -> String {
+    let amount = price(micros);
+    match currency.map(str::trim).filter(|name| !name.is_empty()) {
+        Some(word) if word.chars().all(char::is_alphabetic) => format!("{amount} {word}"),
+        Some(sign) => format!("{sign}{amount}"),
+        None => format!("{amount} (currency not set)"),
+    }
+}
+
 /// Watts from milliwatts.
 pub fn watts(milliwatts: i64) -> String {
     format!("{} W", decimal(i128::from(milliwatts), 1000, 1))
@@ -82,6 +92,10 @@ mod tests {
         check("memory", -(1 << 30), "-1 GiB");
         check("nvidia.com/gpu", 2, "2 nvidia.com/gpu");
         assert_eq!(price(190_000), "0.19");
+        assert_eq!(money(190_000, Some("EUR")), "0.19 EUR");
+        assert_eq!(money(190_000, Some("€")), "€0.19");
+        assert_eq!(money(190_000, Some(" ")), "0.19 (currency not set)");
+        assert_eq!(money(190_000, None), "0.19 (currency not set)");
         assert_eq!(quantity("memory", (3 << 30) + 5), "3072Mi");
     }
 }

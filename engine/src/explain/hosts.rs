@@ -44,7 +44,13 @@ pub(super) fn refusal(snapshot: &Snapshot, host: &Host) -> Option<Cause> {
             (Code::HostFailed, 2..) => format!(" after {} failures in the last day", host.recent_failures),
             _ => String::new(),
         };
-        return say(code, "status.state", observed, format!("host {name}: {why}{failures}"));
+        let watts = if host.is_not_known_off() && host.max_milliwatts > 0 {
+            let watts = super::amount::watts(host.max_milliwatts);
+            format!("; it counts {watts} because nobody knows that it is off")
+        } else {
+            String::new()
+        };
+        return say(code, "status.state", observed, format!("host {name}: {why}{failures}{watts}"));
     }
     if let Health::Critical(reading) = &host.health {
         return say(

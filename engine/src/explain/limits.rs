@@ -379,7 +379,7 @@ fn power_of(
     } else {
         format!("racks/{}", whose.trim_start_matches("rack "))
     };
-    let on = |other: &&Host| other.state != HostState::Off || starts(scene, other);
+    let on = |other: &&Host| other.draws() || starts(scene, other);
     let waking = |other: &&Host| other.state == HostState::Waking || starts(scene, other);
     let drawn: i64 = present().filter(on).map(|other| other.max_milliwatts).fold(0, i64::saturating_add);
     if let Some(limit) = limits.milliwatts.filter(|limit| drawn + host.max_milliwatts > *limit) {
@@ -389,8 +389,21 @@ fn power_of(
                 format!("{} more", amount::watts(host.max_milliwatts)),
             )
             .margin(amount::watts(drawn.saturating_add(host.max_milliwatts).saturating_sub(limit)));
+        let blind = present().filter(|other| other.is_not_known_off());
+        let (hosts, watts) =
+            blind.fold((0_u32, 0_i64), |(n, sum), one| (n + 1, sum.saturating_add(one.max_milliwatts)));
+        let blind = match hosts {
+            0 => String::new(),
+            1 => {
+                format!(" ({} of them by 1 host of which nobody knows that it is off)", amount::watts(watts))
+            }
+            _ => format!(
+                " ({} of them by {hosts} hosts of which nobody knows that they are off)",
+                amount::watts(watts)
+            ),
+        };
         return Some(Limit::fixed(cause.saying(format!(
-            "{whose} may draw {}, {} are taken, host {} takes up to {}",
+            "{whose} may draw {}, {} are taken{blind}, host {} takes up to {}",
             amount::watts(limit),
             amount::watts(drawn),
             host.name,

@@ -23,7 +23,7 @@ mod templates;
 pub mod text;
 mod types;
 
-pub use amount::{price, say, watts};
+pub use amount::{money, price, say, watts};
 pub use reason::{Code, reference};
 pub use scene::Scene;
 pub use templates::{field_annotation, learned_annotation, learned_at_annotation, source_annotation};

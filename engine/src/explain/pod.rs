@@ -269,6 +269,13 @@ fn root(
                 conflict.left.text, conflict.right.text
             ));
     }
+    if let Some(spent) = scene.snapshot.spent(pod) {
+        let until = spent.until.map(|until| format!("; nothing more is woken for it until {until}"));
+        return Cause::new(Code::Held, object, "status.conditions")
+            .found("machines called up in vain", "a machine on which it lands")
+            .until(spent.until)
+            .saying(format!("{}{}", spent.why, until.unwrap_or_default()));
+    }
     if let Some(group) = scene.snapshot.groups.iter().find(|group| group.pods.contains(&pod.key()))
         && best.is_some_and(|close| close.matches == Match::Available)
     {

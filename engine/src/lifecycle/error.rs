@@ -2,7 +2,7 @@
 
 use muster_model::{
     Duration,
-    host::{Cause, OpKind, Phase, Power, TestStage},
+    host::{Cause, OpKind, Phase, Power, Presence, TestStage},
 };
 
 use super::{Rule, Step, backoff, turn::Turn};
@@ -31,9 +31,11 @@ pub(super) fn backing_off(mut turn: Turn<'_>, acknowledged: bool) -> Step {
         return turn.serve(Rule::Row(27), "its node is Ready again, 1 lease renewed");
     }
     let not_joined = turn.node().is_some() && turn.joined().is_none();
-    if turn.is_on_twice() && not_joined && turn.off_refused().is_none() {
+    // Where power cannot be read, an agent that is heard can be asked, and its goodbye proves off.
+    let heard = !turn.is_readable() && turn.presence() == Some(Presence::Answers);
+    if (turn.is_on_twice() || heard) && not_joined && turn.off_refused().is_none() {
         turn.begin(OpKind::Off, Cause::Recovery, "on without a node after a failure");
-        if turn.seen.boot_progress.as_ref().is_some_and(|progress| progress.os)
+        if (heard || turn.seen.boot_progress.as_ref().is_some_and(|progress| progress.os))
             && let Some(op) = turn.op.as_mut()
         {
             op.os_seen = true;
@@ -88,7 +90,8 @@ pub(super) fn quarantined(mut turn: Turn<'_>, acknowledged: Option<String>) -> S
     let Some(call) = turn.ladder().first().copied() else {
         return turn.stay("0 of its drivers can switch it on for a self-test");
     };
-    if !turn.is_off_proved() {
+    // A magic packet does no harm to a machine that is on, and its watts are taken already.
+    if !turn.is_off_proved() && turn.is_readable() {
         turn.look_apart();
         return turn.stay("the self-test waits for 2 readings of off");
     }

@@ -25,6 +25,8 @@ pub struct Settings {
     /// `spec.powerState`: a request by hand.
     pub manual: Option<Switch>,
     pub acknowledgement: Option<Acknowledgement>,
+    /// The most that it draws, where that is said.
+    pub max_watts: Option<u32>,
     pub generation: u64,
     /// Which version of the BMC's credential is in force.
     pub credential_version: u64,
@@ -211,8 +213,8 @@ impl PodsView {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolView {
     pub below_max: bool,
-    /// Taking this host away would leave its rack without a node although spread is asked for.
-    pub last_in_rack: bool,
+    /// The rack or zone that would be left without a node although the pool asks for spread, as in `rack r1`.
+    pub last_there: Option<String>,
     /// How many pods would have no place if this host were gone.
     pub would_pend: Known<u32>,
     /// Why no host of the pool is cycled to bring its node back: so many are lost that something else is wrong.

@@ -74,6 +74,7 @@ impl Turn<'_> {
                 &mut op.drain_deadline,
                 &mut op.stage_deadline,
                 &mut op.power_requested_at,
+                &mut op.off_proved_before,
                 &mut op.last_sent_at,
                 &mut op.asked_off_at,
             ] {

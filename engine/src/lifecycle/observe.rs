@@ -6,8 +6,8 @@
 use muster_model::{
     Duration, Known, Timestamp,
     host::{
-        Admin, BlockCause, BmcBlocked, ConditionType, Phase, Power, PowerCall, PowerReading, Presence,
-        PresenceReading, State,
+        Admin, BlockCause, BmcBlocked, ConditionType, DriverKind, Phase, Power, PowerCall, PowerReading,
+        Presence, PresenceReading, State,
     },
 };
 
@@ -22,13 +22,16 @@ impl Turn<'_> {
         self.observe_power();
         self.observe_presence();
         self.observe_node();
+        self.observe_off();
         self.observe_bmc();
         self.observe_people();
         self.prune();
     }
 
     fn observe_power(&mut self) {
-        match (&self.seen.power, &self.status.power) {
+        let unread = Known::Unknown { why: "none of its drivers reads power".into(), since: self.now };
+        let power = if self.is_readable() { &self.seen.power } else { &unread };
+        match (power, &self.status.power) {
             (Known::Value { value: seen, at }, Known::Value { value: stored, .. })
                 if seen.power == stored.power && seen.driver == stored.driver && stored.since <= *at => {}
             (Known::Value { value: seen, at }, _) => {
@@ -55,6 +58,14 @@ impl Turn<'_> {
             );
         } else {
             self.condition(ConditionType::BmcStuck, Some(false), "Settled", "");
+        }
+    }
+
+    /// A machine that is set aside and proved off takes none of its rack's watts.
+    fn observe_off(&mut self) {
+        let aside = matches!(self.status.phase, Phase::Backoff | Phase::Quarantined);
+        if aside && self.status.off_proved_at.is_none() && self.is_off_proved() {
+            self.status.off_proved_at = Some(self.now);
         }
     }
 
@@ -204,6 +215,7 @@ impl Turn<'_> {
         if self.settings().drivers.is_empty() {
             self.no_calls = Some("it has 0 power drivers".into());
         }
+        let up = self.is_up();
         let Some(op) = self.op.as_mut() else { return };
         if let Leadership::Leader { epoch, .. } = self.seen.leadership {
             op.epoch = epoch;
@@ -224,6 +236,10 @@ impl Turn<'_> {
                     }
                     Outcome::Unknown => {}
                     Outcome::Refused { reason, message } => {
+                        let never_left = matches!(*reason, "AddressRefused" | "NotUsable" | "NotSupported");
+                        if never_left && pending.call.is_on() && pending.seq == 1 && !up {
+                            self.status.off_proved_at = op.off_proved_before;
+                        }
                         self.refused = Some((reason, message.clone()));
                     }
                 }
@@ -274,7 +290,9 @@ impl Turn<'_> {
         let recent = self.status.bmc_reset_at.is_some_and(|at| self.now.since(at) < DAY);
         let allowed = self.settings().policy.reset_bmc.is_allowed();
         if self.is_stuck() && allowed && !recent && self.no_calls.is_none() {
-            let driver = self.first(|abilities| abilities.read_power).unwrap_or(0);
+            // Only a BMC can be restarted: a webhook that reads power has none.
+            let bmc = |one: &super::DriverView| matches!(one.kind, DriverKind::Redfish | DriverKind::Ipmi);
+            let Some(driver) = self.settings().drivers.iter().position(bmc) else { return };
             self.status.bmc_reset_at = Some(self.now);
             self.ask(EffectKind::Power(PowerCall::ResetBmc { driver }));
             self.no_calls = Some("1 restart of its BMC is under way".into());

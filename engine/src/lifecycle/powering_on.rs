@@ -278,7 +278,7 @@ fn boot_failed(mut turn: Turn<'_>) -> Step {
     } else if turn.from == Phase::Joining {
         ("NotReadyInTime", format!("its node was not Ready within {}", limits.join))
     } else {
-        ("NeverJoined", format!("no node of this boot within {}", limits.boot))
+        ("NeverJoined", format!("powered on, but no node joined within {}", limits.boot))
     };
     turn.ask(EffectKind::CaptureEvidence);
     turn.condition(ConditionType::BootFailed, Some(true), reason, &text);

@@ -263,8 +263,8 @@ fn stand_down_refused(turn: &mut Turn<'_>, cause: &Cause, disagrees: bool) -> Op
         turn.look_at(end);
         return Some(format!("it has served for less than {}", limits.min_on));
     }
-    if turn.seen.pool.last_in_rack {
-        return Some("it is the last 1 of its rack, and its pool asks for spread".into());
+    if let Some(place) = &turn.seen.pool.last_there {
+        return Some(format!("it is the last 1 in {place}, and its pool asks for spread"));
     }
     let wol_only = turn.settings().drivers.iter().any(|driver| driver.kind == DriverKind::Wol)
         && !turn

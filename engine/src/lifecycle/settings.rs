@@ -50,6 +50,7 @@ pub fn settings(
         hold: spec.hold.clone(),
         manual: spec.power_state,
         acknowledgement: spec.acknowledgement.clone(),
+        max_watts: spec.max_watts,
         generation: around.generation,
         credential_version: around.credential_version,
     }

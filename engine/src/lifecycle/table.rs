@@ -493,7 +493,8 @@ causes an action, and a reading older than three polls is unknown.\n\
 renewed after the power request.\n\
 - E4: off is proved by E2 together with no lease renewal for more than 40 s, or no node. Where power cannot be \
 read, the machine must be silent on the network twice, its lease silent, and its agent must have taken the \
-power-off token or the last proof of off still stand.\n\
+power-off token or the last proof of off still stand. That proof falls with the first sign of life and with every \
+request to go on.\n\
 - E5: a kubelet that keeps renewing its lease outweighs a BMC that says off.\n";
 
 fn list(phases: &[Phase]) -> String {

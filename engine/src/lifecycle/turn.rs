@@ -3,8 +3,8 @@
 use muster_model::{
     Duration, Known, Timestamp,
     host::{
-        BareMetalNodeStatus, Cause, ConditionStatus, ConditionType, Failure, HostCondition, HostOp, OpKind,
-        PendingEffect, Phase, Power, PowerAction, PowerCall, set_condition,
+        Admin, BareMetalNodeStatus, Cause, ConditionStatus, ConditionType, Draw, Failure, HostCondition,
+        HostOp, OpKind, PendingEffect, Phase, Power, PowerAction, PowerCall, set_condition,
     },
 };
 
@@ -104,6 +104,11 @@ impl<'a> Turn<'a> {
         op.effects = op.effects.saturating_add(1);
         op.pending = Some(PendingEffect { seq: op.effects, call, at: self.now });
         op.last_sent_at = Some(self.now);
+        if call.is_on() {
+            // From here on nobody knows that it is off until that is proved again.
+            let proof = self.status.off_proved_at.take();
+            op.off_proved_before = op.off_proved_before.or(proof);
+        }
         let action = match call {
             PowerCall::PowerOn { .. } | PowerCall::WolBurst { .. } => Some(PowerAction::On),
             PowerCall::GracefulOff { .. } => Some(PowerAction::GracefulOff),
@@ -316,6 +321,21 @@ impl<'a> Turn<'a> {
         self.go(rule, Phase::Quarantined, None, message)
     }
 
+    /// Says what its rack has to reckon with while nobody knows that it is off.
+    fn tell_draw(&mut self) {
+        let told = self.status.phase != Phase::Enrolling
+            && Draw::of(Admin::Normal, Some(&self.status)) == Draw::NotKnownOff;
+        let watts =
+            self.settings().max_watts.map_or_else(|| "its watts".into(), |watts| format!("{watts} W"));
+        let text = format!(
+            "it counts {watts} because nobody knows that it is off; it is released by 2 readings of off, by its agent's \
+             goodbye and silence, or by a person who looked: muster acknowledge host {}",
+            self.name
+        );
+        let (reason, text) = if told { ("NotProved", text.as_str()) } else { ("Settled", "") };
+        self.condition(ConditionType::OffNotProved, Some(told), reason, text);
+    }
+
     fn end(mut self, rule: Rule, reason: String) -> Step {
         let reason = with_number(reason, self.elapsed());
         if let Some(deadline) = self.status.deadline {
@@ -338,6 +358,7 @@ impl<'a> Turn<'a> {
         } else {
             self.status.power_state = muster_model::host::PublicPower::Unknown;
         }
+        self.tell_draw();
         Step {
             from: self.from,
             state: HostState { name: self.name.to_owned(), status: self.status, op: self.op },

@@ -67,6 +67,10 @@ impl Draft<'_> {
             self.scene.pending.iter().map(|pod| pod.key()).collect()
         };
         unplaced.extend(groups.filter(|pod| pending.contains(*pod)).cloned());
+        if !self.snapshot.spent.is_empty() {
+            let spent = |pod: &&Pod| pod.is_pending() && self.snapshot.spent(pod).is_some();
+            unplaced.extend(self.snapshot.cluster.pods.iter().filter(spent).map(Pod::key));
+        }
         unplaced.sort_unstable();
         unplaced.dedup();
         Plan { new_nodes, placements, removals: Vec::new(), unplaced }

@@ -286,7 +286,7 @@ impl Ways {
         inside: impl Fn(&Host) -> bool,
     ) -> Vec<(u32, i64)> {
         let present = || snapshot.hosts.iter().filter(|other| inside(other));
-        let drawn: i64 = present().filter(|o| o.state != HostState::Off).map(|o| o.max_milliwatts).sum();
+        let drawn: i64 = present().filter(|o| o.draws()).map(|o| o.max_milliwatts).sum();
         let waking = || present().filter(|o| o.state == HostState::Waking);
         let surge: i64 = waking().map(|o| o.inrush_milliwatts).sum();
         let starting = waking().count() as i64;

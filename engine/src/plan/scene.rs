@@ -34,7 +34,7 @@ impl<'a> Pods<'a> {
         let mut last: Option<(&str, u32)> = None;
         for pod in &cluster.pods {
             let Some(name) = pod.spec.node_name.as_deref() else {
-                if pod.is_pending() {
+                if pod.is_pending() && snapshot.spent(pod).is_none() {
                     pods.pending.push(pod);
                 }
                 continue;

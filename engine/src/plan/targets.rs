@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_model::k8s::{Node, Pod, PodSpec, Taint, Toleration};
+use muster_model::k8s::{Node, Pod, PodSpec, Taint, Toleration, WhenUnsatisfiable};
 
 use super::{classes::PodClass, disks::Disks};
 use crate::{
-    fit::{declared_features, node_affinity, spread, taints},
+    fit::{declared_features, node_affinity, pod_affinity, spread, taints},
     solve::{BitTable, NO_DOMAIN},
 };
 
@@ -33,6 +33,7 @@ struct PodView<'a> {
     features: Vec<&'static str>,
     claims_devices: bool,
     node_name: Option<&'a str>,
+    needs_hostname: bool,
     /// The class itself, if its volumes matter.
     volumes: Option<usize>,
 }
@@ -81,6 +82,15 @@ fn reads_hostname(spec: &PodSpec) -> bool {
                 .flat_map(|term| &term.match_expressions)
                 .any(|r| &*r.key == HOSTNAME)
         })
+}
+
+/// Whether a rule of the pod counts by host name: a node without that label is then none for it. Every other rule by host name
+/// passes such a node over.
+fn needs_hostname(spec: &PodSpec) -> bool {
+    let spreads = spec.topology_spread_constraints.iter();
+    let hard = spreads.filter(|constraint| constraint.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule);
+    let near = pod_affinity::required(spec).iter().map(|term| &term.topology_key);
+    hard.map(|constraint| &constraint.topology_key).chain(near).any(|key| &**key == HOSTNAME)
 }
 
 impl<'a> Signatures<'a> {
@@ -162,6 +172,12 @@ impl<'a> Signatures<'a> {
         bits
     }
 
+    /// Target signatures whose nodes carry their host name; `None` if all do.
+    pub(crate) fn named(&self) -> Option<Vec<u64>> {
+        let is_named = |node: &Node| node.metadata.labels.contains(HOSTNAME);
+        (!self.nodes.iter().all(|node| is_named(node))).then(|| self.bits(is_named))
+    }
+
     /// Target signatures whose nodes count as domains of a constraint.
     pub(crate) fn eligible(
         &self,
@@ -194,6 +210,7 @@ fn looks_alike(one: &PodSpec, other: &PodSpec) -> bool {
         && plain(other)
         && one.node_selector == other.node_selector
         && one.tolerations == other.tolerations
+        && needs_hostname(one) == needs_hostname(other)
 }
 
 fn pod_view(spec: &PodSpec, volumes: Option<usize>) -> PodView<'_> {
@@ -205,6 +222,7 @@ fn pod_view(spec: &PodSpec, volumes: Option<usize>) -> PodView<'_> {
         features: declared_features::needed(spec),
         claims_devices: !spec.resource_claims.is_empty(),
         node_name: spec.node_name.as_deref(),
+        needs_hostname: needs_hostname(spec),
     }
 }
 
@@ -217,6 +235,7 @@ fn admits(pod: &Pod, node: &Node) -> bool {
         && spec.node_name.as_ref().is_none_or(|name| **name == *node.metadata.name)
         && taints::untolerated(&node.spec.taints, &spec.tolerations).is_none()
         && node_affinity::matches(spec, node)
+        && (!needs_hostname(spec) || node.metadata.labels.contains(HOSTNAME))
         && declared_features::needed(spec).iter().all(declared)
 }
 

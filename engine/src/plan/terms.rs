@@ -52,6 +52,8 @@ pub(crate) struct Terms<'a> {
     kinds: Vec<Kind<'a>>,
     known: FixedMap<(Kind<'a>, Option<u32>), u32>,
     keys: &'a [Box<str>],
+    /// Target signatures whose nodes carry their host name; `None` if all do.
+    named: Option<Vec<u64>>,
     namespaces: BTreeMap<&'a str, &'a Labels>,
     /// Counters that pods of a face raise, filled on demand.
     raised: FixedMap<u32, Vec<u32>>,
@@ -78,12 +80,17 @@ pub(crate) fn topology_keys<'a>(pods: impl Iterator<Item = &'a Pod>, soft: bool)
 }
 
 impl<'a> Terms<'a> {
-    pub(crate) fn new(keys: &'a [Box<str>], namespaces: BTreeMap<&'a str, &'a Labels>) -> Self {
+    pub(crate) fn new(
+        keys: &'a [Box<str>],
+        named: Option<Vec<u64>>,
+        namespaces: BTreeMap<&'a str, &'a Labels>,
+    ) -> Self {
         Self {
             counters: Vec::new(),
             kinds: Vec::new(),
             known: FixedMap::default(),
             keys,
+            named,
             namespaces,
             raised: FixedMap::default(),
         }
@@ -103,6 +110,10 @@ impl<'a> Terms<'a> {
         if id == next {
             let (spread, eligible) = match &kind {
                 Kind::Spread { eligible, .. } => (true, eligible.clone()),
+                // A node without its host name is in no domain of that key; ports and disks are the node's all the same.
+                Kind::Matched { .. } | Kind::Holding { .. } | Kind::Wanted { .. } if key.is_none() => {
+                    (false, self.named.clone())
+                }
                 _ => (false, None),
             };
             self.counters.push(Counter { key, eligible, spread });

@@ -105,7 +105,7 @@ pub fn translate<'a>(input: &Input<'a>, keys: &'a mut Vec<Box<str>>) -> Translat
     let locations = Locations::new(&targets, keys);
     let namespaces: BTreeMap<&str, &Labels> =
         input.namespaces.iter().map(|space| (&*space.metadata.name, &space.metadata.labels)).collect();
-    let mut terms = Terms::new(keys, namespaces);
+    let mut terms = Terms::new(keys, signatures.named(), namespaces);
     let lanes = lanes(&classes, &disks);
     let mut numeric = Vec::with_capacity(classes.len());
     for (at, class) in classes.iter().enumerate() {

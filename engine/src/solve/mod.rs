@@ -79,6 +79,12 @@ fn solve_together(problem: &Problem) -> Solution {
     draft.stock = stock;
     draft.adopt(&rules, &places, &batches);
     draft.repair(&catalog, &order, true);
+    if spreads(problem) {
+        // Not every domain that was expected has opened: what kept its distance from an empty one may find room now.
+        let spread: Vec<u32> =
+            order.iter().copied().filter(|&id| !problem.classes[id as usize].spreads.is_empty()).collect();
+        existing::place(&mut draft, &spread);
+    }
     let mut solution = draft.settle(&catalog);
     solution.effort = found.effort;
     only_accepted(problem, solution)

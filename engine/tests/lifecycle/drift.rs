@@ -1,6 +1,6 @@
 //! The drift matrix, cell by cell, and the policies that choose the reaction.
 
-use muster_engine::lifecycle::{EffectKind, NodeView, PodsView, Rule, TroubleClass, step};
+use muster_engine::lifecycle::{DriverView, EffectKind, NodeView, PodsView, Rule, TroubleClass, step};
 use muster_model::{
     Known,
     host::{
@@ -231,6 +231,14 @@ fn cell_8_a_bmc_that_is_turning_for_ever_says_nothing() {
     let done = step(&state, &seen, at(5));
     assert_eq!(calls(&done), [PowerCall::ResetBmc { driver: 0 }]);
     assert_eq!(calls(&step(&done.state, &seen, at(10))), []);
+    // By whichever driver speaks to a BMC, and by none where there is none.
+    let mut check = |kinds: &[DriverKind], expected: &[PowerCall]| {
+        seen.settings.drivers = kinds.iter().map(|kind| DriverView::full(*kind)).collect();
+        assert_eq!(calls(&step(&state, &seen, at(5))), expected, "{kinds:?}");
+    };
+    check(&[DriverKind::Webhook, DriverKind::Ipmi], &[PowerCall::ResetBmc { driver: 1 }]);
+    check(&[DriverKind::Ipmi], &[PowerCall::ResetBmc { driver: 0 }]);
+    check(&[DriverKind::Webhook], &[]);
 }
 
 #[test]

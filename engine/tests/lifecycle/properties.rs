@@ -178,7 +178,7 @@ prop_compose! {
         };
         seen.boot_progress = progress.map(|(os, when)| BootProgress { stage: "POST".into(), os, at: at(when) });
         (seen.node, seen.pods) = (node, pods);
-        (seen.pool.below_max, seen.pool.last_in_rack) = (pool[0], pool[1]);
+        (seen.pool.below_max, seen.pool.last_there) = (pool[0], pool[1].then(|| "zone z1".into()));
         seen.pool.would_pend = if pend == 3 { unknown(at(NOW)) } else { known(pend, at(NOW)) };
         seen
     }

@@ -338,7 +338,7 @@ fn row_16_scale_down_begins_with_our_cordon() {
     assert!(has(&done, &EffectKind::Cordon));
     assert_eq!(calls(&done), []);
     // What it waits for.
-    refused(&state, |seen| seen.pool.last_in_rack = true);
+    refused(&state, |seen| seen.pool.last_there = Some("rack r1".into()));
     refused(&state, |seen| seen.pods = unknown(at(5)));
     refused(&state, |seen| seen.power = unknown(at(5)));
     let mut young = state.clone();

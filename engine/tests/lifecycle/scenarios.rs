@@ -4,7 +4,8 @@ use muster_engine::lifecycle::{Cordon, EffectKind, Freeze, Leadership, PodsView,
 use muster_model::{
     Duration, Known,
     host::{
-        Acknowledgement, ConditionType, Hold, OnReset, Phase, Power, PowerCall, Presence, Switch, is_true,
+        Acknowledgement, Admin, ConditionType, Draw, Hold, OnReset, Phase, Power, PowerCall, Presence,
+        Switch, find_condition, is_true,
     },
 };
 
@@ -298,6 +299,67 @@ fn bm_7_24_magic_packets_are_repeated_until_the_machine_answers() {
     seen.agent.hello = hello("boot-2", at(140));
     seen.performed = muster_engine::lifecycle::Performed::Nothing;
     assert_eq!(step(&state, &seen, at(150)).state.phase(), Phase::Booting);
+}
+
+/// A host without a BMC that was sent packets and stays silent, until it is given up.
+fn woken_in_vain() -> World {
+    let mut world = World::idle();
+    world.seen.settings = wol_settings();
+    world.machine.boot_secs = None;
+    world.want(Switch::On, "i-1");
+    while world.state.phase() != Phase::Backoff {
+        assert!(world.now < at(7200), "{:?}", world.trail);
+        quietly(&mut world, 5);
+    }
+    world.seen.intent = None;
+    world
+}
+
+fn quietly(world: &mut World, secs: i64) {
+    for _ in 0..secs / 5 {
+        world.seen.power = unknown(world.now);
+        world.seen.presence = silent(world.now.saturating_add(Duration::from_secs(5)));
+        world.run(5);
+    }
+}
+
+/// Unknown is never off: what was proved before the packets were sent proves nothing after them.
+#[test]
+fn ops_r15_a_host_that_was_sent_packets_and_stays_silent_is_not_called_off() {
+    let mut world = woken_in_vain();
+    assert_eq!(Draw::of(Admin::Normal, Some(&world.state.status)), Draw::NotKnownOff);
+    quietly(&mut world, 12 * 3600);
+    assert_eq!(world.trail.iter().filter(|phase| **phase == Phase::Idle).count(), 1, "{:?}", world.trail);
+    assert_eq!(Draw::of(Admin::Normal, Some(&world.state.status)), Draw::NotKnownOff);
+    let told = find_condition(&world.state.status.conditions, ConditionType::OffNotProved).unwrap();
+    assert!(told.message.starts_with("it counts 400 W because nobody knows that it is off"), "{told:?}");
+    // Somebody went there.
+    let word = Acknowledgement { by: "ann".into(), reason: "unplugged".into(), at: world.now };
+    world.seen.settings.acknowledgement = Some(word);
+    quietly(&mut world, 120);
+    assert_eq!(world.state.phase(), Phase::Idle, "{:?}", world.reasons.last());
+    assert_eq!(Draw::of(Admin::Normal, Some(&world.state.status)), Draw::Rests);
+    assert!(!is_true(&world.state.status.conditions, ConditionType::OffNotProved));
+}
+
+#[test]
+fn ops_r15_a_host_that_came_up_after_all_is_switched_off_by_its_agent() {
+    let mut world = woken_in_vain();
+    for _ in 0..4000 {
+        world.seen.power = unknown(world.now);
+        world.seen.presence = known(Presence::Answers, world.now.saturating_add(Duration::from_secs(5)));
+        world.run(5);
+        if world.state.phase() == Phase::Stopping {
+            break;
+        }
+    }
+    assert_eq!(world.state.phase(), Phase::Stopping, "{:?}", world.reasons.last());
+    assert_eq!(world.calls.last().unwrap().3, PowerCall::GracefulOff { driver: 1 });
+    let op = world.state.op.as_ref().unwrap().id.clone();
+    world.seen.agent.goodbye = goodbye(&op, world.now);
+    quietly(&mut world, 120);
+    assert_eq!(world.state.phase(), Phase::Idle, "{:?}", world.reasons.last());
+    assert_eq!(Draw::of(Admin::Normal, Some(&world.state.status)), Draw::Rests);
 }
 
 #[test]

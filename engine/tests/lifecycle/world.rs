@@ -37,6 +37,7 @@ pub(crate) fn settings() -> Settings {
         hold: None,
         manual: None,
         acknowledgement: None,
+        max_watts: Some(400),
         generation: 1,
         credential_version: 1,
     }
@@ -64,7 +65,7 @@ pub(crate) fn evidence(now: Timestamp) -> Evidence {
         pods: known(PodsView::default(), now),
         pool: PoolView {
             below_max: true,
-            last_in_rack: false,
+            last_there: None,
             would_pend: known(0, now),
             repairs_stopped: None,
         },

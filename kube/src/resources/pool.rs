@@ -264,6 +264,7 @@ fn baremetal() -> Field {
             ("deadlines", map("Time limits of hosts, by name.", duration(""), 64)),
             ("policy", free("What is done about a host by itself.")),
             ("rackSpread", yes_no("Whether every rack that has a node keeps one.")),
+            ("zoneSpread", yes_no("Whether every zone that has a node keeps one.")),
         ],
     )
     .open()

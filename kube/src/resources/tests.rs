@@ -240,7 +240,7 @@ fn platforms() -> Vec<Value> {
             "osDiskType": "Premium_LRS", "availabilityZones": ["1"], "spotInstances": true, "labels": labels,
             "taints": taints } }),
         json!({ "type": "baremetal", "baremetal": { "pool": "p", "selector": selector, "bootProfile": "net",
-            "deadlines": { "bootDeadline": "40m" }, "rackSpread": true } }),
+            "deadlines": { "bootDeadline": "40m" }, "rackSpread": true, "zoneSpread": true } }),
         json!({ "type": "byoh", "byoh": { "selector": selector, "inventory": "i", "templateRef": reference,
             "bootstrapConfigRef": reference, "installerRef": reference, "joinMode": "kubeadm",
             "capacityRequirements": { "cpu": "4" } } }),

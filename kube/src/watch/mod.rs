@@ -20,6 +20,7 @@ use muster_model::{
         StatefulSet, StorageClass, VolumeAttachment,
     },
     observe::{ClusterView, NotSynced},
+    slowness::Slowness,
 };
 use tokio::{sync::watch, task::JoinSet};
 
@@ -48,6 +49,7 @@ pub(crate) struct Shared {
 pub(crate) struct Inner {
     pub(crate) state: State,
     pub(crate) sources: Sources,
+    slowness: Slowness,
 }
 
 impl Shared {
@@ -79,6 +81,7 @@ impl Shared {
         inner.sources.all_synced()?;
         let fresh_at = inner.sources.fresh_at();
         let (revisions, behind) = (inner.sources.revisions(), inner.sources.behind().map(Arc::from));
+        let slow = inner.slowness.doubt(self.clock.now()).map(Arc::from);
         let state = &mut inner.state;
         Ok(ClusterView {
             number: state.number,
@@ -88,8 +91,21 @@ impl Shared {
             set_aside: state.set_aside_list(),
             revisions,
             behind,
+            slow,
             ..ClusterView::default()
         })
+    }
+
+    /// The API server took so long for an answer, or was given up after it.
+    pub(crate) fn took(&self, length: Duration) {
+        let now = self.clock.now();
+        let mut inner = self.lock();
+        let before = inner.slowness.doubt(now).is_some();
+        inner.slowness.note(length, now);
+        if before != inner.slowness.doubt(now).is_some() {
+            let seconds = length.millis() / 1000;
+            tracing::warn!(seconds, "the API server answers slowly; nothing is taken away for a while");
+        }
     }
 
     pub(crate) async fn changed(&self, seen: u64) {
@@ -126,6 +142,7 @@ async fn heartbeat(client: Client, shared: Arc<Shared>) {
     let mut asked_version = false;
     loop {
         let asked = shared.now();
+        let began = client.clock().monotonic();
         match client
             .text_within("ask the API server for a sign of life", Call::get("/livez"), HEARTBEAT_LIMIT)
             .await
@@ -136,6 +153,7 @@ async fn heartbeat(client: Client, shared: Arc<Shared>) {
                 tracing::debug!(%error, "no sign of life from the API server");
             }
         }
+        shared.took(client.clock().monotonic().saturating_sub(began));
         if !asked_version
             && let Ok(text) = client
                 .text_within("ask the API server for its version", Call::get("/version"), HEARTBEAT_LIMIT)

@@ -41,6 +41,8 @@ pub enum ConditionType {
     Deleting,
     /// Kept out of use although it is on, because its pool is at its maximum.
     Surplus,
+    /// It was asked to go on or was seen on, and nobody knows that it is off: its watts stay taken.
+    OffNotProved,
 }
 
 impl ConditionType {
@@ -64,6 +66,7 @@ impl ConditionType {
             Self::Overdue => "Overdue",
             Self::Deleting => "Deleting",
             Self::Surplus => "Surplus",
+            Self::OffNotProved => "OffNotProved",
         }
     }
 }

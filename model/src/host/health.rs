@@ -5,7 +5,7 @@ use crate::status::Health;
 use super::{BareMetalNodeStatus, ConditionType, Phase, State, is_true};
 
 /// Conditions that make a host worth a look although it may still serve.
-const TROUBLES: [ConditionType; 12] = [
+const TROUBLES: [ConditionType; 13] = [
     ConditionType::BmcBlocked,
     ConditionType::BmcStuck,
     ConditionType::PowerReadingDisagrees,
@@ -18,6 +18,7 @@ const TROUBLES: [ConditionType; 12] = [
     ConditionType::Quarantined,
     ConditionType::Overdue,
     ConditionType::Surplus,
+    ConditionType::OffNotProved,
 ];
 
 /// How a host fares. A host that nobody has looked at is unknown, not healthy.

@@ -122,6 +122,9 @@ pub struct HostOp {
     pub force_offs: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_requested_at: Option<Timestamp>,
+    /// The proof of off that stood before its first power-on request. It stands again only if that request was not sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub off_proved_before: Option<Timestamp>,
     /// The last burst of magic packets or forced power-off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_sent_at: Option<Timestamp>,
@@ -175,6 +178,7 @@ impl HostOp {
             attempts: 0,
             force_offs: 0,
             power_requested_at: None,
+            off_proved_before: None,
             last_sent_at: None,
             asked_off_at: None,
             boot_set: false,
@@ -254,6 +258,18 @@ impl PowerCall {
             | Self::ForceOff { .. } => true,
             Self::PowerOn { reset, .. } => reset.is_repeatable(),
             Self::PowerCycle { .. } | Self::ResetBmc { .. } => false,
+        }
+    }
+
+    /// Whether it may bring power.
+    pub const fn is_on(self) -> bool {
+        match self {
+            Self::PowerOn { .. } | Self::WolBurst { .. } => true,
+            Self::SetBoot { .. }
+            | Self::GracefulOff { .. }
+            | Self::ForceOff { .. }
+            | Self::PowerCycle { .. }
+            | Self::ResetBmc { .. } => false,
         }
     }
 

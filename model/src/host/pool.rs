@@ -47,10 +47,12 @@ pub struct PoolHostConfig {
     pub boot_profile: Option<String>,
     /// Keep a node in every rack that has one.
     pub rack_spread: bool,
+    /// Keep a node in every zone that has one.
+    pub zone_spread: bool,
 }
 
 /// Fields of a pool's platform block that are its host settings.
-const SETTINGS: [&str; 4] = ["bootProfile", "deadlines", "policy", "rackSpread"];
+const SETTINGS: [&str; 5] = ["bootProfile", "deadlines", "policy", "rackSpread", "zoneSpread"];
 
 impl PoolHostConfig {
     /// Reads the settings that stand in `object`, noting every fault; other members are left alone.
@@ -81,6 +83,7 @@ impl PoolHostConfig {
             );
         }
         config.rack_spread = object.boolean("rackSpread", findings).unwrap_or_default();
+        config.zone_spread = object.boolean("zoneSpread", findings).unwrap_or_default();
         config
     }
 
@@ -292,7 +295,7 @@ mod tests {
 
     #[test]
     fn settings_go_into_a_pools_block_and_come_back() {
-        let mut config = PoolHostConfig { rack_spread: true, ..PoolHostConfig::default() };
+        let mut config = PoolHostConfig { rack_spread: true, zone_spread: true, ..PoolHostConfig::default() };
         config.policy.quarantine_after = 5;
         config.deadlines.set("bootDeadline", Duration::from_mins(40));
         let mut block = Map::from_iter([("pool".to_owned(), Value::from("gpu"))]);
@@ -306,6 +309,8 @@ mod tests {
             (serde_json::json!({"policy": {"onUnexpectedOff": "panic"}}), "policy: cannot be read"),
             (serde_json::json!({"policy": {"quarantineAfter": 0}}), "at least 1"),
             (serde_json::json!({"rackSpread": "yes"}), "must be true or false"),
+            (serde_json::json!({"zoneSpread": 1}), "must be true or false"),
+            (serde_json::json!({"zonespread": true}), "did you mean zoneSpread?"),
             (serde_json::json!([]), "must be"),
         ] {
             let text = PoolHostConfig::read(&wrong, "").unwrap_err().to_string();

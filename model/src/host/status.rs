@@ -66,7 +66,7 @@ pub struct BareMetalNodeStatus {
     /// The boot that was last shut down: a node that still shows it has not come back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot_id_at_off: Option<String>,
-    /// When off was last proved; forgotten at the first sign that the machine is on.
+    /// When off was last proved; forgotten at the first sign that the machine is on, and when it is asked to go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub off_proved_at: Option<Timestamp>,
     /// Since when the node serves, for the minimum uptime.

@@ -46,7 +46,7 @@ pub(crate) async fn run(session: &Session, ask: Ask) -> Outcome {
 /// The answer in words: what changes first, then who is called up, stood down, and left without a place.
 fn text(answer: &Value) -> String {
     let mut out = format!("{}\n\n", text_at(answer, "summary"));
-    out += &figures(&answer["before"], &answer["after"]);
+    out += &figures(&answer["before"], &answer["after"], answer["currency"].as_str());
     let list = |name: &str| answer[name].as_array().map(Vec::as_slice).unwrap_or_default();
     for row in list("new_nodes") {
         let place = text_at(row, "place");
@@ -92,12 +92,16 @@ fn price(micros: i64) -> String {
     format!("{}.{:02}", micros / 1_000_000, micros.abs() % 1_000_000 / 10_000)
 }
 
-fn figures(before: &Value, after: &Value) -> String {
+fn figures(before: &Value, after: &Value, currency: Option<&str>) -> String {
     let number = |side: &Value, name: &str| side[name].as_i64().unwrap_or(0);
+    let priced = match currency.map(str::trim).filter(|name| !name.is_empty()) {
+        Some(name) => format!("price an hour, {name}"),
+        None => "price an hour (currency not set)".to_owned(),
+    };
     let rows: [(&str, &str, Show); 4] = [
         ("machines", "machines", whole),
         ("watts at rest", "milliwatts", watts),
-        ("price an hour", "micros_per_hour", price),
+        (&priced, "micros_per_hour", price),
         ("pods without a place", "waiting_pods", whole),
     ];
     let mut table = Table::new(["", "NOW", "THEN", "DIFFERENCE"]);
@@ -124,12 +128,13 @@ mod tests {
             "new_nodes": [{ "pool": "batch", "count": 6, "place": "host batch-03", "template": "t", "pods": 40 }],
             "removals": [{ "node": "web-01", "pool": "web", "moves": 2 }],
             "unplaced": [{ "headline": "default/huge: too large", "fix": { "text": "raise web.max to 9" } }],
-            "warnings": [], "notes": ["prices are declared"], "findings": [] });
+            "warnings": [], "notes": ["prices are declared"], "findings": [], "currency": "EUR" });
         let text = text(&answer);
         for part in [
             "6 machines more\n",
             "+6",
             "+1080 W",
+            "price an hour, EUR",
             "+1.14",
             "-2",
             "called up   6 in batch (host batch-03)",

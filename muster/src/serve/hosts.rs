@@ -131,7 +131,7 @@ pub(super) fn start(
     ];
     let drivers =
         played.and_then(|one| one.machines.as_ref()).map_or(real, |machines| machines.drivers.clone());
-    let transcripts = Arc::new(Transcripts::default());
+    let transcripts = Arc::clone(&parts.transcripts);
     let drivers: Vec<Arc<dyn Power>> = drivers
         .into_iter()
         .map(|driver| Recorded::wrap(driver, Arc::clone(&transcripts), Arc::clone(clock)))

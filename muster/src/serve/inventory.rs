@@ -4,7 +4,10 @@ use std::{path::Path, path::PathBuf, sync::Arc};
 
 use anyhow::{Context, anyhow};
 use async_trait::async_trait;
-use muster_control::inventory::{Inventory, Prober, Vault, VaultKey};
+use muster_control::{
+    hosts::Transcripts,
+    inventory::{Inventory, Prober, Vault, VaultKey},
+};
 use muster_model::{
     Clock,
     power::{Bmc, DriverKind, Fault, Identity, Power, PowerError},
@@ -32,6 +35,8 @@ pub(super) struct Parts {
     /// Shared with the host loop: one call at a time to each BMC, whoever asks.
     pub(super) redfish: Redfish,
     pub(super) ipmi: Ipmi,
+    /// What was said to BMCs.
+    pub(super) transcripts: Arc<Transcripts>,
 }
 
 pub(super) async fn open(
@@ -49,7 +54,8 @@ pub(super) async fn open(
     let vault = Arc::new(Vault::new(Arc::clone(&inventory), key));
     let drivers = Drivers::new(Arc::clone(&rules), Arc::clone(&vault), Arc::clone(clock), ledger);
     let (redfish, ipmi) = (drivers.redfish.clone(), drivers.ipmi.clone());
-    Ok(Parts { inventory, vault, prober: Arc::new(drivers), rules, redfish, ipmi })
+    let transcripts = Arc::new(Transcripts::kept_in(data_dir));
+    Ok(Parts { inventory, vault, prober: Arc::new(drivers), rules, redfish, ipmi, transcripts })
 }
 
 /// Which addresses may be called as BMCs.

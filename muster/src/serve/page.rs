@@ -27,7 +27,8 @@ pub(super) fn desk(
 ) -> Arc<Desk> {
     let news = News::new(Arc::clone(registry), Arc::clone(inventory), Arc::clone(clock));
     let history = History::new(Arc::clone(registry.store()), Arc::clone(inventory), Arc::clone(board));
-    Arc::new(Desk::new(news, history, transcripts, clock.now(), shown(settings), Arc::new(Simulator)))
+    let since = transcripts.since().unwrap_or_else(|| clock.now());
+    Arc::new(Desk::new(news, history, transcripts, since, shown(settings), Arc::new(Simulator)))
 }
 
 /// The settings as people may see them: digests of tokens are nobody's business either.
@@ -65,6 +66,7 @@ impl Oracle for Simulator {
             set: question.set.clone(),
             consolidate: question.consolidate,
             buy: question.buy.clone(),
+            currency: question.currency.clone(),
         };
         let now = snapshot.now;
         let power = Power::of(&snapshot);

@@ -126,7 +126,7 @@ pub async fn settings(call: Call) -> Result<Response, ApiError> {
     Ok(reply::value(StatusCode::OK, &json!({ "settings": settings, "problem": global.problem })))
 }
 
-/// `GET /api/v1/hosts/{name}/transcript`: what was said to its BMC by this process.
+/// `GET /api/v1/hosts/{name}/transcript`: what was said to its BMC by this replica.
 pub async fn transcript(call: Call, Path(name): Path<String>) -> Result<Response, ApiError> {
     call.query()?.finish()?;
     let host = call.checked_host(Verb::Get, &name)?;

@@ -116,7 +116,7 @@ fn alike(all: Vec<Trouble>) -> Vec<(u8, Value)> {
     lines.collect()
 }
 
-/// ` after 3 failures, the last: no node of this boot within 15m`, where it has failed.
+/// ` after 3 failures, the last: powered on, but no node joined within 15m`, where it has failed.
 fn failures(status: &BareMetalNodeStatus) -> Option<String> {
     let last = status.failures.last()?;
     Some(match status.failures.len() {

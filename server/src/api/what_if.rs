@@ -36,7 +36,8 @@ pub async fn ask(call: Call, body: Body) -> Result<Response, ApiError> {
     call.query()?.finish()?;
     call.check_list(Resource::NodePools)?;
     let sent = Call::json(&bytes)?;
-    let (cluster, question) = read(&sent)?;
+    let (cluster, mut question) = read(&sent)?;
+    question.currency.clone_from(&call.inventory().global().config.currency);
     let cluster = which(&call, cluster.as_deref())?;
     let view = call.app.explain.board().get(cluster).and_then(|live| live.view.clone()).ok_or_else(|| {
         ApiError::new(Code::Conflict, "Nobody has looked at this cluster yet").details(
@@ -49,7 +50,8 @@ pub async fn ask(call: Call, body: Body) -> Result<Response, ApiError> {
             .details("ask again in a moment")
             .header(header::RETRY_AFTER, "2")
     })?;
-    let (began, snapshot) = (call.app.clock.precise(), view.snapshot.clone());
+    let (began, snapshot) = (call.app.clock.precise(), (*view.snapshot).clone());
+    let currency = question.currency.clone();
     let thought = tokio::task::spawn_blocking(move || {
         let _place = place; // given back when the thought has ended, not when somebody stops waiting
         desk.oracle.ask(cluster, snapshot, &question)
@@ -66,7 +68,7 @@ pub async fn ask(call: Call, body: Body) -> Result<Response, ApiError> {
     let mut answer = answer;
     let took = call.app.clock.precise().saturating_sub(began);
     answer["millis"] = u64::try_from(took.as_millis()).unwrap_or(u64::MAX).into();
-    answer["currency"] = call.inventory().global().config.currency.clone().into();
+    answer["currency"] = currency.into();
     Ok(reply::value(StatusCode::OK, &answer))
 }
 
@@ -134,6 +136,7 @@ fn read(sent: &Value) -> Result<(Option<String>, Question), ApiError> {
                 .cloned()
                 .filter(|add| !add.is_null())
                 .and_then(|add| read_add(&add, found)),
+            currency: None, // nobody asks for one: it is the inventory's
         };
         object.finish(found);
         (cluster, question)

@@ -49,6 +49,8 @@ pub struct Question {
     pub consolidate: bool,
     /// The machine to buy: the name of a template, or `cpu=16,memory=64Gi`.
     pub buy: Option<String>,
+    /// What prices are in, where somebody has said.
+    pub currency: Option<String>,
 }
 
 /// Pods that do not exist yet.

@@ -65,7 +65,8 @@ pub(super) fn summary(
         simulation.after.price_per_hour_micros.saturating_sub(simulation.before.price_per_hour_micros);
     if money != 0 && asked.bought.is_none() {
         let sign = if money > 0 { "more" } else { "less" };
-        text.push(format!("It costs {} {sign} per hour.", explain::price(money.saturating_abs())));
+        let amount = explain::money(money.saturating_abs(), question.currency.as_deref());
+        text.push(format!("It costs {amount} {sign} per hour."));
     }
     text.join(" ")
 }

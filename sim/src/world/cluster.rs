@@ -276,6 +276,7 @@ impl State {
         let wall = self.wall();
         let Some(pod) = self.pods.get_mut(uid) else { return };
         pod.node = Some(node.to_owned());
+        self.judge.called.remove(&pod.workload);
         Arc::make_mut(&mut pod.object.spec).node_name = Some(node.into());
         pod.object.status.phase = PodPhase::Running;
         pod.object.status.start_time = Some(wall);

@@ -16,6 +16,8 @@ pub enum Outage {
     ApiDown,
     /// Watches are open and say nothing; what is done still happens.
     ApiStalled,
+    /// The API server takes ten seconds for every answer.
+    ApiSlow,
     /// A cache that lost every pod.
     NoPods,
     /// A cache that lost every second pod.
@@ -122,6 +124,10 @@ pub enum What {
     },
     /// A person gives a host's BMC a new account.
     Rotate {
+        host: String,
+    },
+    /// A person who stands before a host says that it was seen to.
+    Acknowledge {
         host: String,
     },
     /// A person asks for a host's power by its record.

@@ -178,7 +178,7 @@ impl Day {
                 at = at.saturating_add(Duration::from_mins(dice.between(20, most)));
             }
         }
-        if self.focus.contains(&Class::Herds) {
+        if self.focus.contains(&Class::Herds) || self.focus.contains(&Class::Storms) {
             self.workloads.push(Workload::deployment("herd", 0, 6_500));
         }
         for pool in 0..pools {
@@ -270,6 +270,7 @@ pub async fn live_until(
         simulation.run_until(until).await?;
         if until == day.length {
             at_rest(&simulation, day).await?;
+            world.judge_idle();
         }
     }
     let (digest, lines) = world.digest();

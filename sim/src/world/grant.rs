@@ -59,6 +59,11 @@ impl Simulation {
                 self.edit_host(host, |spec| spec["admin"] = json!("maintenance")).await?;
             }
             What::Rotate { host } => self.rotate(host).await?,
+            What::Acknowledge { host } => {
+                let at = self.wall();
+                let word = json!({"by": "somebody", "reason": "looked", "at": at});
+                self.edit_host(host, |spec| spec["acknowledgement"] = word).await?;
+            }
             What::Ask { host, on } => {
                 let asked = if *on { "on" } else { "off" };
                 self.edit_host(host, |spec| spec["powerState"] = json!(asked)).await?;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use muster_model::{
     Duration,
     host::{
-        BareMetalNodeStatus, Intent, Phase,
+        BareMetalNodeStatus, Intent, Phase, State as HostStands,
         keys::{self, HostRecord, Key},
     },
     power::PowerAction,
@@ -16,6 +16,9 @@ use muster_model::{
 use serde::Serialize;
 
 use super::{disturbance::Outage, state::State};
+
+/// Long enough for the delay of ten minutes, the least time that a host serves, and one drain after the other.
+const WASTED: u64 = 50 * 60_000;
 
 /// A broken invariant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -65,6 +68,8 @@ pub(super) struct Judge {
     pub pools: BTreeMap<String, String>,
     pub most: BTreeMap<String, u32>,
     pub least: BTreeMap<String, u32>,
+    /// The highest minimum that a pool ever had.
+    pub floor: BTreeMap<String, u32>,
     /// Since when hosts are in their phases.
     pub moved: BTreeMap<String, u64>,
     /// When there was last a good reason for not getting on.
@@ -72,6 +77,10 @@ pub(super) struct Judge {
     /// Since when hosts serve without power.
     pub dead: BTreeMap<String, u64>,
     pub triggered: BTreeSet<String>,
+    /// Since when nodes have had nobody on them, looked at now and then.
+    pub idle: BTreeMap<String, u64>,
+    /// Machines that were called up while a workload waited, since one of its pods last found a place.
+    pub called: BTreeMap<String, BTreeSet<String>>,
     /// Marks on nodes that nobody needs, and at how many looks they were there.
     pub leaks: BTreeMap<String, u32>,
     /// Who holds the lease, as stored.
@@ -293,6 +302,7 @@ impl State {
     /// What must be true at any time.
     pub(super) fn audit(&mut self) {
         self.audit_progress();
+        self.audit_idle();
         let quiet = self.outages.is_empty() && self.wished == 0;
         if !quiet {
             self.judge.leaks.clear();
@@ -335,6 +345,74 @@ impl State {
                 self.violate("F11", format!("node {name} {what}"));
             }
             self.judge.leaks.insert(name, count);
+        }
+    }
+
+    /// Takes note of nodes on which nobody is. Trouble of any kind begins the count anew.
+    fn audit_idle(&mut self) {
+        if !self.outages.is_empty() || self.wished > 0 {
+            self.judge.idle.clear();
+            return;
+        }
+        let now = self.now;
+        let idle: BTreeSet<String> =
+            self.nodes.keys().filter(|name| self.live_pods_on(name) == 0).cloned().collect();
+        self.judge.idle.retain(|name, _| idle.contains(name));
+        for name in idle {
+            self.judge.idle.entry(name).or_insert(now);
+        }
+    }
+
+    /// Whether what pods ask of a pool is at most half of what its other hosts have: then no mark asks for this one.
+    fn is_half_empty_without(&self, pool: &str, host: &str) -> bool {
+        let (mut asked, mut room) = ([0_i64; 3], [0_i64; 3]);
+        let serving = self.judge.phases.iter().filter(|(name, phase)| {
+            phase.state() == HostStands::Ready && self.judge.pools.get(*name).is_some_and(|one| one == pool)
+        });
+        for (name, _) in serving {
+            if let Some(build) = self.machines.get(name).map(|one| &one.build).filter(|_| name != host) {
+                for (sum, has) in room.iter_mut().zip([build.milli_cpu, build.memory, build.gpus]) {
+                    *sum += has;
+                }
+            }
+            for workload in self.pods_on(name).filter_map(|(_, pod)| self.workloads.get(&pod.workload)) {
+                let wants = [workload.milli_cpu, workload.mebibytes << 20, workload.gpus];
+                for (sum, wants) in asked.iter_mut().zip(wants) {
+                    *sum += wants;
+                }
+            }
+        }
+        asked.iter().zip(room).all(|(asked, room)| asked * 2 <= room)
+    }
+
+    /// When nothing has gone wrong for an hour, what nobody needs has been given back: a host that serves, has had nobody on it for
+    /// [`WASTED`], is more than its pool's minimum and is asked for by no mark should have been stood down.
+    pub(super) fn judge_idle(&mut self) {
+        let mut serving: BTreeMap<String, u32> = BTreeMap::new();
+        for (name, phase) in &self.judge.phases {
+            if let (Some(pool), true) = (self.judge.pools.get(name), phase.state() == HostStands::Ready) {
+                *serving.entry(pool.clone()).or_default() += 1;
+            }
+        }
+        let wasted = self.judge.idle.iter().find(|(name, since)| {
+            let Some(pool) = self.judge.pools.get(*name) else { return false };
+            let spare =
+                serving.get(pool).copied().unwrap_or(0) > self.judge.floor.get(pool).copied().unwrap_or(0);
+            let well = self.machines.get(*name).is_some_and(|one| one.on && one.quirks.is_empty());
+            let ours = !self.judge.foreign.contains_key(*name)
+                && !self.judge.maintained.contains(*name)
+                && !self.protected.contains(*name)
+                && !self.judge.triggered.contains(pool);
+            spare
+                && self.is_half_empty_without(pool, name)
+                && well
+                && ours
+                && self.judge.phases.get(*name) == Some(&Phase::Serving)
+                && self.now.saturating_sub(**since) >= WASTED
+        });
+        if let Some((name, _)) = wasted {
+            let text = format!("{name} serves nobody, and nothing has taken it back for 50 minutes");
+            self.violate("F4", text);
         }
     }
 
@@ -454,7 +532,22 @@ impl State {
         }
         if action == PowerAction::On && !again {
             self.judge_rate(sent);
+            self.note_called(machine);
         }
+    }
+
+    fn note_called(&mut self, machine: &str) {
+        let waits: BTreeSet<&String> =
+            self.pods.values().filter(|pod| pod.object.is_pending()).map(|pod| &pod.workload).collect();
+        self.judge.called.retain(|workload, _| waits.contains(workload));
+        for workload in waits {
+            self.judge.called.entry(workload.clone()).or_default().insert(machine.to_owned());
+        }
+    }
+
+    /// Three machines were called up while it waited, and none of its pods found a place: no more need be.
+    pub(super) fn is_beyond_help(&self, workload: &str) -> bool {
+        self.judge.called.get(workload).is_some_and(|machines| machines.len() >= 3)
     }
 
     /// Power-ons are let go at a rate; the ways to machines take times of their own.

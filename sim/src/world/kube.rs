@@ -1,6 +1,9 @@
 //! The port to the cluster, as one process sees it: what the API server shows, and what it does when asked.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use async_trait::async_trait;
 use muster_model::{
@@ -8,6 +11,7 @@ use muster_model::{
     k8s::{Objects, Pod},
     observe::{ActError, Acted, ClusterPort, ClusterView, NodeAction, NotSynced, Waiting},
     pool::{Comparator, Trigger},
+    slowness::{SLOW, Slowness},
     trigger::{Finding, Triggers},
 };
 
@@ -21,7 +25,15 @@ pub(super) struct Port {
     pub(super) clock: Arc<ProcessClock>,
     /// When this process began to watch, in true milliseconds.
     pub(super) since: u64,
+    pub(super) slowness: Mutex<Slowness>,
 }
+
+/// What an answer of a slow API server takes.
+const SLOW_ANSWER: Duration = Duration::from_secs(10);
+/// What any other takes.
+const ANSWER: Duration = Duration::from_millis(5);
+/// A sign of life is asked for every five seconds and given up after as long: so long until two of them were missed.
+const HEARTBEAT: Duration = Duration::from_secs(15);
 
 impl State {
     /// Where Muster itself runs.
@@ -45,12 +57,12 @@ impl State {
             objects = Arc::new(fewer);
         }
         let now = self.now;
-        let renewed: BTreeMap<Arc<str>, Timestamp> = self
+        let renewed: BTreeMap<Arc<str>, Timestamp> = objects
             .nodes
-            .keys()
-            .filter_map(|name| {
-                let at = self.machines.get(name)?.renewed(now)?;
-                Some((Arc::from(name.as_str()), self.start.saturating_add(Duration::from_millis(at))))
+            .iter()
+            .filter_map(|node| {
+                let at = self.machines.get(node.name())?.renewed(now)?;
+                Some((Arc::clone(&node.metadata.name), self.start.saturating_add(Duration::from_millis(at))))
             })
             .collect();
         ClusterView {
@@ -68,6 +80,22 @@ impl Port {
     /// A true wall time as this process's clock showed it.
     fn ours(&self, start: Timestamp, at: Timestamp) -> Timestamp {
         self.clock.wall_at(at.since(start))
+    }
+
+    /// What the heartbeat of a real connection would have noticed by now.
+    fn slow(&self, lasts: Option<Duration>) -> Option<Arc<str>> {
+        let now = self.clock.now();
+        let mut slowness = self.slowness.lock().unwrap_or_else(PoisonError::into_inner);
+        let twice = lasts.is_some_and(|lasts| lasts >= HEARTBEAT);
+        for _ in 0..2 {
+            slowness.note(if twice { SLOW } else { ANSWER }, now);
+        }
+        slowness.doubt(now).map(Arc::from)
+    }
+
+    async fn answer(&self) {
+        let slow = self.world.state().has(Outage::ApiSlow);
+        self.clock.sleep(if slow { SLOW_ANSWER } else { ANSWER }).await;
     }
 }
 
@@ -90,10 +118,14 @@ impl ClusterPort for Port {
             None => state.fresh_view(),
         };
         let start = state.start;
+        let slow = state.outage_since.get(&Outage::ApiSlow).copied();
+        let slow = slow.map(|since| Duration::from_millis(state.now.saturating_sub(since)));
         drop(state);
+        view.slow = self.slow(slow);
         view.fresh_at = self.ours(start, view.fresh_at);
-        let renewed = view.renewed.iter().map(|(name, at)| (Arc::clone(name), self.ours(start, *at)));
-        view.renewed = Arc::new(renewed.collect());
+        for at in Arc::make_mut(&mut view.renewed).values_mut() {
+            *at = self.ours(start, *at);
+        }
         Ok(view)
     }
 
@@ -103,7 +135,7 @@ impl ClusterPort for Port {
     }
 
     async fn pods_on(&self, node: &str) -> Result<Option<Vec<Pod>>, ActError> {
-        self.clock.sleep(Duration::from_millis(5)).await;
+        self.answer().await;
         let mut state = self.world.state();
         if state.has(Outage::ApiDown) {
             let (what, why) = (format!("list pods on {node}"), "the API server does not answer".into());
@@ -114,8 +146,7 @@ impl ClusterPort for Port {
     }
 
     async fn act(&self, node: &str, action: &NodeAction) -> Result<Acted, ActError> {
-        let wait = Duration::from_millis(5);
-        self.clock.sleep(wait).await;
+        self.answer().await;
         let mut state = self.world.state();
         let what = || format!("{} {node}", action.verb());
         if state.has(Outage::ApiDown) {

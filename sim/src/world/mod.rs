@@ -130,6 +130,8 @@ impl World {
         let mut state = self.state();
         let least = state.judge.least.entry(pool.to_owned()).or_insert(min);
         *least = min.min(*least);
+        let floor = state.judge.floor.entry(pool.to_owned()).or_default();
+        *floor = min.max(*floor);
         // What was allowed a moment ago may still be under way.
         let most = state.judge.most.entry(pool.to_owned()).or_default();
         *most = max.max(*most);
@@ -152,7 +154,7 @@ impl World {
         let waiting: Vec<(String, i64, BTreeMap<String, String>)> = state
             .pods
             .iter()
-            .filter(|(_, pod)| pod.object.is_pending())
+            .filter(|(_, pod)| pod.object.is_pending() && !state.is_beyond_help(&pod.workload))
             .filter_map(|(uid, pod)| {
                 let workload = state.workloads.get(&pod.workload)?;
                 Some((uid.clone(), workload.milli_cpu, workload.selector.clone()))
@@ -177,6 +179,11 @@ impl World {
                 return;
             }
         }
+    }
+
+    /// Looks at the end of a day whether anybody is kept up for nobody.
+    pub fn judge_idle(&self) {
+        self.state().judge_idle();
     }
 
     /// So many machines may be switched on in one second.
@@ -240,6 +247,7 @@ impl World {
             process: process.into(),
             clock: Arc::clone(clock),
             since,
+            slowness: std::sync::Mutex::default(),
         })
     }
 

@@ -309,7 +309,7 @@ impl Story {
                 json!({"signal": {"query": subject()?, "millis": millis}})
             }
             "cordon" | "bind-to" => json!({kind: {"machine": subject()?}}),
-            "maintenance" | "rotate" => json!({kind: {"host": subject()?}}),
+            "maintenance" | "rotate" | "acknowledge" => json!({kind: {"host": subject()?}}),
             "clock-jump" => json!({"clock-jump": {"millis": words.read::<i64>(subject()?, "number")?}}),
             "clock-rate" => json!({"clock-rate": {"rate": words.read::<u64>(subject()?, "number")?}}),
             "bounds" => json!({"bounds": {"pool": subject()?, "min": words.pair::<u32>("min", 0)?,

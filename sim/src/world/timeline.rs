@@ -65,9 +65,10 @@ impl Timeline {
         {
             let mut inner = self.inner();
             inner.now = inner.now.max(to.millis());
-            let after = inner.now + 1;
-            let later = inner.timers.split_off(&(after, 0));
-            due.extend(std::mem::replace(&mut inner.timers, later).into_values());
+            let now = inner.now;
+            while let Some(first) = inner.timers.first_entry().filter(|first| first.key().0 <= now) {
+                due.push(first.remove());
+            }
         }
         for waker in due {
             waker.wake();

@@ -55,10 +55,12 @@ pub enum Class {
     Blips,
     /// A node on which Muster itself runs.
     Guards,
+    /// Full pools, most of whose kubelets then hang at once while nobody needs the rest.
+    Storms,
 }
 
 impl Class {
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Lies,
         Self::Silence,
         Self::Accounts,
@@ -80,6 +82,7 @@ impl Class {
         Self::Herds,
         Self::Blips,
         Self::Guards,
+        Self::Storms,
     ];
 
     pub const fn as_str(self) -> &'static str {
@@ -105,12 +108,13 @@ impl Class {
             Self::Herds => "herds",
             Self::Blips => "blips",
             Self::Guards => "guards",
+            Self::Storms => "storms",
         }
     }
 
     /// Whether it means something only where there are more than a few machines.
     pub(super) const fn needs_many(self) -> bool {
-        matches!(self, Self::Kubelets | Self::Herds | Self::Racks)
+        matches!(self, Self::Kubelets | Self::Herds | Self::Racks | Self::Storms)
     }
 
     /// How long it lasts at least and at most, in seconds.
@@ -124,6 +128,7 @@ impl Class {
                 (120, 1_800)
             }
             Self::Buttons | Self::Cables | Self::Bounds | Self::Guards => (300, 1_800),
+            Self::Storms => (1_500, 3_600),
             Self::Kubelets | Self::Views | Self::Drains | Self::Metrics | Self::Racks => (900, 4_500),
         }
     }
@@ -177,7 +182,13 @@ impl Day {
                 let (least, most) = class.seconds();
                 let lasts = Duration::from_secs(dice.between(least, most)).min(longest);
                 self.one_of(class, dice, at, lasts);
-                let gap = if class == Class::Blips { (150, 260) } else { (60, 1_200) };
+                let after = lasts.millis() / 1_000;
+                let gap = match class {
+                    Class::Blips => (150, 260),
+                    // One after the other: what comes down in one has to come up again for the next.
+                    Class::Storms => (after + 1_800, after + 2_700),
+                    _ => (60, 1_200),
+                };
                 at = at.saturating_add(Duration::from_secs(dice.between(gap.0, gap.1)));
             }
         }
@@ -282,6 +293,7 @@ impl Day {
                 }
                 return;
             }
+            Class::Storms => return self.storm(dice, at, lasts),
             Class::Pauses => {
                 self.quirk(at.saturating_sub(Duration::from_mins(1)), lasts, host, Quirk::Slow);
                 return self.add(at, lasts, What::PauseLeader);
@@ -302,6 +314,31 @@ impl Day {
         }
         if let Some(what) = self.plain(class, dice, host) {
             self.add(at, lasts, what);
+        }
+    }
+
+    /// So many pods of the workload that fills hosts.
+    fn herd(&mut self, at: Duration, replicas: usize) {
+        let replicas = u32::try_from(replicas).unwrap_or(u32::MAX);
+        self.add(at, Duration::ZERO, What::Replicas { workload: "herd".into(), replicas });
+    }
+
+    /// All hosts are called up; then most of their kubelets hang, and a minute later nobody needs any of them.
+    fn storm(&mut self, dice: &mut Random, at: Duration, lasts: Duration) {
+        let later = |minutes: u64| at.saturating_add(Duration::from_mins(minutes));
+        let lasts = lasts.min(self.calm.saturating_sub(later(20)));
+        if lasts < Duration::from_mins(15) {
+            return; // too short for anybody to be given up
+        }
+        self.herd(at, self.site.hosts.len());
+        for host in self.site.hosts.clone() {
+            if dice.percent(75) {
+                self.quirk(later(20), lasts, host.machine.name, Quirk::KubeletHangs);
+            }
+        }
+        self.herd(later(21), 0);
+        for workload in self.workloads.clone().into_iter().filter(|one| one.name != "herd") {
+            self.add(later(21), Duration::ZERO, What::Replicas { workload: workload.name, replicas: 0 });
         }
     }
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { bytes, clock, duration, energy, moment, money, plural, quantity, share, short, sign, watts } from './format.ts';
+import { bytes, clock, duration, energy, moment, money, plural, quantity, shape, share, short, sign, watts } from './format.ts';
 
 const same = (found: unknown, wanted: unknown) => expect(found).toBe(wanted);
 
@@ -17,7 +17,6 @@ test('amounts keep three digits', () => {
   same(watts(180_000), '180 W');
   same(watts(12_340_000), '12.3 kW');
   same(energy(1080), '1.08 kWh');
-  same(money(1_500_000), '€1.50');
   same(short(0.5), '0.5');
   same(plural(1, 'host'), '1 host');
   same(plural(2, 'host'), '2 hosts');
@@ -41,4 +40,22 @@ test('shares of what is needed, where both are numbers of one unit', () => {
   expect(share('10.9 GiB', '12 GiB')).toBeCloseTo(0.908, 3);
   same(share('1', '2'), 0.5);
   for (const [has, needs] of [['a=b', 'a=c'], ['2 nodes', '3 hosts'], ['5', '0'], ['', '4']] as const) same(share(has, needs), undefined);
+});
+
+test('money names its currency, or says that none is set', () => {
+  same(money(1_500_000, 'EUR'), '€1.50');
+  same(money(1_500_000, '€'), '€1.50');
+  same(money(13_190_000_000, 'USD'), '$13,190.00');
+  same(money(62_000, 'CHF'), 'CHF\u00a00.062');
+  same(money(62_400, '£'), '£0.062');
+  same(money(2_000_000, 'credits'), '2.00 credits');
+  same(money(0, 'EUR'), '€0.00');
+  same(money(280, 'EUR'), '€0.00');
+  for (const none of ['', ' ', null, undefined]) same(money(62_000, none), '0.062 (currency not set)');
+});
+
+test('what a machine has is told as people say it', () => {
+  same(shape({ cpu: '64000m', memory: '512Gi', gpu: 8 }), '64 cores, 512 GiB, 8 GPUs');
+  same(shape({ cpu: '1', memory: '1024Mi', gpu: 0 }), '1 core, 1 GiB');
+  same(shape({}), '');
 });

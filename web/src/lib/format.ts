@@ -41,8 +41,23 @@ export function energy(wattHours: number): string {
   return Math.abs(wattHours) >= 1000 ? `${short(wattHours / 1000)} kWh` : `${Math.round(wattHours)} Wh`;
 }
 
-/** Millionths of the currency. */
-export const money = (micros: number, currency = '€'): string => `${currency}${(micros / 1e6).toLocaleString('en', { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`;
+/** Where nobody has said which currency prices are in. */
+export const NO_CURRENCY = 'currency not set';
+
+/**
+ * Millionths of the currency that is configured: a code (`EUR`), a sign (`€`) or a word (`credits`). Less than a tenth is
+ * told to the thousandth: machines cost that much an hour.
+ */
+export function money(micros: number, currency: string | null | undefined): string {
+  const value = micros / 1e6;
+  const digits = Math.abs(value) >= 0.0005 && Math.abs(value) < 0.1 ? 3 : 2;
+  const style = { minimumFractionDigits: digits, maximumFractionDigits: digits };
+  const name = currency?.trim() ?? '';
+  if (/^[A-Z]{3}$/.test(name)) return value.toLocaleString('en', { ...style, style: 'currency', currency: name, currencyDisplay: 'narrowSymbol' });
+  const amount = value.toLocaleString('en', style);
+  if (name === '') return `${amount} (${NO_CURRENCY})`;
+  return /^\p{L}{2,}/u.test(name) ? `${amount} ${name}` : `${name}${amount}`;
+}
 
 /** At most three digits that mean something. */
 export function short(value: number): string {
@@ -66,6 +81,17 @@ export function quantity(text: string): string {
 }
 
 export const plural = (count: number, one: string, many = `${one}s`): string => `${count.toLocaleString('en')} ${count === 1 ? one : many}`;
+
+/** `32 cores, 128 GiB, 8 GPUs`: what a machine has, from its declared resources. */
+export function shape(resources: Record<string, unknown>): string {
+  const part = ([key, value]: [string, unknown]): string => {
+    const text = quantity(String(typeof value === 'object' && value !== null ? JSON.stringify(value) : value));
+    if (key === 'cpu') return `${text} ${text === '1' ? 'core' : 'cores'}`;
+    if (key === 'memory') return text;
+    return key === 'gpu' ? plural(Number(text), 'GPU') : `${text} ${key}`;
+  };
+  return Object.entries(resources).filter(([, value]) => value !== 0 && value !== '0').map(part).join(', ');
+}
 
 /** `14:02:10`, and the day when it is not today: `15 Nov 22:36:24`. */
 export function moment(time: string, now: number): string {

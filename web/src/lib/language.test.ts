@@ -43,8 +43,11 @@ test('conditions are judged by what they mean', () => {
     ['ScalingUp', 'True', 'accent'],
     ['ScalingUp', 'False', 'off'],
     ['BMCReachable', 'Unknown', 'unknown'],
+    ['BootFailed', 'True', 'draining'],
+    ['UnexpectedOn', 'False', 'off'],
   ] as const)
     expect(condition(type, status)).toBe(role);
+  expect(condition('Ready', 'False', 'Idle'), 'off, because nobody needs it').toBe('off');
 });
 
 test('the role alone is the role of the sentence', () => {

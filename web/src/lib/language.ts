@@ -1,7 +1,7 @@
 // The state language: one glyph, one colour role and one sentence for each state, on page, terminal and docs.
 
 import { clock, since } from './format.ts';
-import type { Host } from './types.ts';
+import type { Decision, Host } from './types.ts';
 
 export type Role = 'off' | 'accent' | 'ready' | 'draining' | 'error' | 'held' | 'unknown';
 
@@ -64,12 +64,14 @@ export function host(one: Host, now: number): Said {
 }
 
 /** Conditions that say that something is wrong, or unusual, when they are true. */
-const ODD = new Set(['Quarantined', 'BMCUnverified', 'Held', 'Paused', 'Drifted', 'Overdue', 'WakeUnproven', 'Unexpected', 'Maintenance']);
+const ODD = new Set(['Quarantined', 'BMCBlocked', 'BMCUnverified', 'BMCStuck', 'PowerReadingDisagrees', 'UnexpectedOff', 'UnexpectedOn', 'NodeLost', 'DrainBlocked', 'CannotForceOff', 'BootFailed', 'Overdue', 'Deleting', 'Surplus', 'Held', 'Maintenance', 'Paused', 'GrowthPaused', 'Drifted', 'WakeUnproven', 'Unexpected']);
 /** Conditions that only tell what is going on. */
 const NEWS = new Set(['ScalingUp', 'ScalingDown', 'Booting', 'Draining']);
 
 /** How a condition is shown: fine, going on, or in need of somebody. */
-export function condition(type: string, status: string): Role {
+export function condition(type: string, status: string, reason = ''): Role {
+  // A machine that is off because nobody needs it is as it should be.
+  if (type === 'Ready' && status === 'False' && reason === 'Idle') return 'off';
   if (status === 'Unknown') return 'unknown';
   const on = status === 'True';
   if (NEWS.has(type)) return on ? 'accent' : 'off';
@@ -88,6 +90,13 @@ export function pool(health: string | undefined): Role {
     default:
       return 'unknown';
   }
+}
+
+/** How a decision is shown: refused or failed, only advised, taking machines down, or bringing them up. */
+export function decided(one: Pick<Decision, 'findings' | 'outcome' | 'removals' | 'new_nodes'>): Role {
+  if (one.findings?.length || one.outcome.state === 'failed' || one.outcome.state === 'refused') return 'error';
+  if (one.outcome.state === 'advised' || one.outcome.state === 'void') return 'held';
+  return one.removals ? 'draining' : one.new_nodes ? 'accent' : 'off';
 }
 
 const NUDGES: Record<string, string> = { timer: 'time passed', cluster: 'the cluster changed', inventory: 'servers changed', registry: 'a pool or cluster was changed', leader: 'another process leads', start: 'the server started', void: 'the decision before could not be carried out' };

@@ -8,6 +8,7 @@ test('racks in the order of their numbers, hosts from the top down', () => {
   const found = columns([host('b', 'r10', 1), host('a', 'r2', 1), host('c', 'r2', 4), host('d', undefined)], [{ name: 'r2', spec: { units: 42, wattCap: 7 } }]);
   expect(found.map((one) => [one.name, one.slots.map((slot) => slot.host.name).join(), one.drawn])).toEqual([['no rack', 'd', 1000], ['r2', 'c,a', 2000], ['r10', 'b', 1000]]);
   expect([found[1]?.units, found[1]?.cap]).toEqual([42, 7]);
+  expect(found[1]?.slots.map((slot) => slot.free)).toEqual([2, 0]);
 });
 
 test('a host that looks as before stays the same object; one that changed, or was edited, does not', () => {

@@ -2,7 +2,8 @@
 
 import { known, type Host, type Rack } from './types.ts';
 
-export type Slot = { host: Host; slot: number; height: number };
+/** `free`: empty units between it and the next one below. */
+export type Slot = { host: Host; slot: number; height: number; free: number };
 export type Column = { name: string; units: number; cap?: number; drawn: number; slots: Slot[] };
 
 /** Made once: comparing with options anew each time takes many times as long. */
@@ -45,10 +46,12 @@ export function columns(hosts: Host[], racks: Rack[]): Column[] {
   const specs = new Map(racks.map((rack) => [rack.name, rack.spec]));
   return [...by.entries()].sort(([a], [b]) => names.compare(a, b)).map(([name, members]) => {
     let next = 1;
-    const slots = members.sort((a, b) => (a.spec.slot ?? 999) - (b.spec.slot ?? 999) || names.compare(a.name, b.name)).map((host) => {
+    let above: Slot | undefined;
+    const slots: Slot[] = members.sort((a, b) => (a.spec.slot ?? 999) - (b.spec.slot ?? 999) || names.compare(a.name, b.name)).map((host) => {
       const [slot, height] = [host.spec.slot ?? next, host.spec.height ?? 1];
+      const free = above ? Math.max(0, slot - next) : 0;
       next = slot + height;
-      return { host, slot, height };
+      return (above = { host, slot, height, free });
     });
     const drawn = members.reduce((sum, one) => sum + (known(one.metrics?.milliwatts) ?? 0), 0);
     return { name, units: Math.max(specs.get(name)?.units ?? 0, next - 1), cap: specs.get(name)?.wattCap, drawn, slots: slots.sort((a, b) => b.slot - a.slot) };

@@ -31,7 +31,7 @@ test('objects are taken apart and lists are tables', () => {
   expect(groups.map((group) => [group.title, group.rows.length])).toEqual([['This server', 3], ['All hosts', 2], ['What Muster does by itself', 2], ['Deadlines that differ from the default', 1]]);
   const rows = groups.flatMap((group) => group.rows);
   const value = (name: string) => rows.find((row) => row.name === name)?.value;
-  expect(value('hosts.energyPriceMicros')).toBe('EUR 0.28 per kWh');
+  expect(value('hosts.energyPriceMicros')).toBe('€0.28 per kWh');
   expect(value('hosts.policy.quarantineAfter')).toBe('3 failures in a day');
   expect(value('hosts.deadlines.bootDeadline')).toBe('40 min');
   expect(rows.every((row) => !/[{}]/.test(row.value))).toBe(true);

@@ -76,6 +76,9 @@ export type Host = {
 export type Known<T> = { value: T; at: string } | { why: string; since: string };
 export const known = <T>(one: Known<T> | undefined): T | undefined => (one && 'value' in one ? one.value : undefined);
 
+/** The parts of `explain node` that pages read. */
+export type NodeExplained = { headline: string; answer?: { pods: string[]; moves: { pod: string; to: string }[]; usage: { resource: string; requested: string; allocatable: string; percent: number }[]; blockers: { code: string; text: string }[] } };
+
 export type Rack = { name: string; spec: { units?: number; wattCap?: number; startLimit?: number; zone?: string } };
 
 export type HostEvent = { at: string; source: 'lifecycle' | 'inventory'; by: string; what: string; message: string; from?: string; to?: string; count: number; operation?: string };

@@ -306,6 +306,7 @@ pub(super) async fn fill(
         } else {
             status.power_state = PublicPower::Off;
             status.off_since = Some(since);
+            status.off_proved_at = Some(since);
         }
         records.push((keys::host(&name, HostRecord::Spec), json!(spec)));
         records.push((keys::host(&name, HostRecord::Status), json!(status)));

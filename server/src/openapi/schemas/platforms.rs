@@ -49,12 +49,13 @@ pub(super) fn schemas() -> Value {
         "Azure": open(&[], [
             ("vmSize", short(63)), ("osDiskSizeGB", integer(30, 65_536)),
             ("osDiskType", word(&["Standard_LRS", "Premium_LRS", "StandardSSD_LRS"])), ("availabilityZones", zones()),
-            ("spotInstances", boolean), ("labels", labels()), ("taints", taints()),
+            ("spotInstances", boolean.clone()), ("labels", labels()), ("taints", taints()),
         ]),
         "Baremetal": open(&[], [
             ("pool", json!({ "type": "string", "pattern": super::objects::NAME, "description":
                 "Name in the inventory; by default the pool's own" })),
-            ("selector", reference("Selector")), ("bootProfile", short(253)),
+            ("selector", reference("Selector")), ("bootProfile", short(253)), ("rackSpread", boolean.clone()),
+            ("zoneSpread", boolean),
         ]),
         "Byoh": open(&[], [
             ("selector", reference("Selector")), ("inventory", short(253)), ("templateRef", reference("Reference")),
