@@ -21,6 +21,7 @@ mod port;
 pub mod resources;
 pub mod review;
 pub mod rights;
+pub mod secrets;
 mod watch;
 
 pub use client::{Client, Credentials};

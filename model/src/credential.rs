@@ -38,6 +38,9 @@ pub struct CredentialMeta {
     pub version: u64,
     pub created_at: Timestamp,
     pub rotated_at: Timestamp,
+    /// The Secret's own version when it was last looked at, for a credential that is kept in one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_version: Option<String>,
     /// The last version that a BMC accepted, and when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted: Option<CredentialUse>,
@@ -79,6 +82,7 @@ mod tests {
             version: 1,
             created_at: time(0),
             rotated_at: time(0),
+            secret_version: None,
             accepted: used(1, 5),
             refused: used(1, 9),
         };

@@ -290,6 +290,71 @@ async fn switch_on(user: &Caller, name: &str) {
     let _ = user.post(&format!("/api/v1/hosts/{name}/power"), &body).await;
 }
 
+/// OPS-R13, all of it with the binary: a backup is made, the world goes on, the older backup is put back, and the server starts. What
+/// it holds says off, the machine is on: nothing is switched, and whoever asks is told why, until the world was observed again.
+#[tokio::test(flavor = "multi_thread")]
+async fn ops_r13_after_an_older_backup_nothing_is_switched_until_the_world_was_observed() {
+    let fleet = machines(1).await;
+    let bmc = fleet.first();
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    let (server, user) = furnished(&data).await;
+    at_rest(&user, "gpu-1", bmc.address, json!({})).await;
+    // A pool that somebody else reports on: what it said before the backup is waited for after the restore.
+    let cluster = user.cluster("c").await;
+    let pool = format!("nodepools/{}", user.pool(&cluster, "p").await);
+    user.report(&pool, &harness::report("k", 1, ("Available", "True"))).await.expect(200);
+    let off = json!({ "action": "off", "reason": "the disk is changed" });
+    user.post("/api/v1/hosts/gpu-1/power", &off).await.expect(202);
+    let run = |server: &Server, words: &[&str]| text(&muster(server, directory.path(), words));
+    let said = run(&server, &["store", "export", "backup.jsonl", "--online"]);
+    assert!(said.contains("sha256"), "{said}");
+
+    // The world goes on: somebody wants it on, and it is.
+    switch_on(&user, "gpu-1").await;
+    user.until("/api/v1/hosts/gpu-1", |host| host["status"]["powerState"] == "on").await;
+    assert_eq!(bmc.counters().resets, ["On"]);
+    drop(server);
+
+    let import = Command::new(env!("CARGO_BIN_EXE_muster"))
+        .args(["store", "import", "backup.jsonl", "--overwrite", "--data-dir", data.to_str().unwrap()])
+        .current_dir(directory.path())
+        .output()
+        .unwrap();
+    assert!(import.status.success(), "{}", text(&import));
+    let server = Server::start(&data, &["--bmc-allow", "127.0.0.0/8", "--set", FACTOR]);
+    let user = World::new(&server.base, "embedded").named(USER);
+
+    // The machine is looked at and its record put right, and nothing is done about it.
+    let host = user.until("/api/v1/hosts/gpu-1", |host| host["status"]["powerState"] == "on").await;
+    assert_eq!(host["spec"]["powerState"], "off", "what was restored is the older wish: {host}");
+    let state = user.get("/api/v1/freeze").await.expect(200).body;
+    assert_eq!((&state["mode"], &state["may_act"]), (&json!("frozen"), &json!(false)), "{state}");
+    let shown = run(&server, &["freeze"]);
+    for part in ["frozen: nothing acts", "restored", "not heard of since the restore", "muster unfreeze"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let doctor = run(&server, &["doctor"]);
+    assert!(doctor.contains("restored"), "{doctor}");
+    assert_eq!(user.get("/readyz").await.expect(200).body["restored"], true);
+    let page = reqwest::get(format!("{}/metrics", server.base)).await.unwrap().text().await.unwrap();
+    assert!(page.lines().any(|line| line.starts_with("muster_frozen") && line.ends_with(" 1")), "{page}");
+    assert_eq!(bmc.counters().resets, ["On"], "nothing is switched meanwhile");
+
+    // The last one who was waited for reports, and Muster acts again. It does not fight whoever switched the machine on.
+    user.report(&pool, &harness::report("k", 1, ("Available", "True"))).await.expect(200);
+    user.until("/api/v1/freeze", |state| state["may_act"] == true).await;
+    let told = |host: &Value| {
+        let conditions = host["status"]["conditions"].as_array();
+        conditions
+            .is_some_and(|all| all.iter().any(|one| one["type"] == "UnexpectedOn" && one["status"] == "True"))
+    };
+    user.until("/api/v1/hosts/gpu-1", told).await;
+    assert_eq!(bmc.counters().resets, ["On"]);
+    assert!(run(&server, &["freeze"]).contains("not frozen"));
+}
+
 /// BMCs with their own ideas about boot settings: the override is set and read back, or the host says why not and no
 /// power-on is sent.
 #[tokio::test(flavor = "multi_thread")]

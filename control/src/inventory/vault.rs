@@ -10,7 +10,7 @@ use std::{
     fmt,
     io::Write as _,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use async_trait::async_trait;
@@ -191,21 +191,59 @@ pub struct Vault {
     inventory: Arc<Inventory>,
     key: VaultKey,
     random: SystemRandom,
-    /// Where values of Kubernetes Secrets come from, when a cluster is configured.
-    secrets: Option<Arc<dyn Credentials>>,
+    /// Where values of Kubernetes Secrets come from, when a cluster is configured. Set once, as that cluster may itself be one that is
+    /// reached by what is kept here.
+    secrets: OnceLock<Arc<dyn Credentials>>,
 }
 
 impl Vault {
     pub fn new(inventory: Arc<Inventory>, key: VaultKey) -> Self {
         let store = Arc::clone(inventory.store());
-        Self { store, inventory, key, random: SystemRandom::new(), secrets: None }
+        Self { store, inventory, key, random: SystemRandom::new(), secrets: OnceLock::new() }
     }
 
-    /// Lets credentials name Kubernetes Secrets; the source is asked for `project/secret`.
-    #[must_use]
-    pub fn with_secrets(mut self, source: Arc<dyn Credentials>) -> Self {
-        self.secrets = Some(source);
-        self
+    /// Lets credentials name Kubernetes Secrets; the source is asked for `project/secret`. The first source stays.
+    pub fn take_secrets_from(&self, source: Arc<dyn Credentials>) {
+        let _ = self.secrets.set(source);
+    }
+
+    /// Looks at every Secret that a credential names. One that was changed is the next version of its credential, so that a BMC which
+    /// refused the last one is called again. What cannot be read now changes nothing. Says how many changed.
+    pub async fn follow_secrets(&self, now: Timestamp) -> Result<usize, InventoryError> {
+        let Some(source) = self.secrets.get() else { return Ok(0) };
+        let (all, _) = self.list().await?;
+        let mut changed = 0;
+        for shown in all {
+            let CredentialSource::Secret { name: secret } = &shown.meta.source else { continue };
+            let (project, name) = (shown.project.as_str(), shown.meta.name.as_str());
+            let found = match source.credential(&format!("{project}/{secret}")).await {
+                Ok(found) => found.version,
+                Err(error) => {
+                    tracing::debug!(credential = name, project, %error, "a Secret cannot be looked at");
+                    continue;
+                }
+            };
+            if shown.meta.secret_version.as_deref() == Some(found.as_str()) {
+                continue;
+            }
+            let first = shown.meta.secret_version.is_none();
+            let change = |record: &mut Record| {
+                if matches!(&record.meta.source, CredentialSource::Secret { name } if name == secret) {
+                    record.meta.secret_version = Some(found.clone());
+                    if !first {
+                        record.meta.version += 1;
+                        record.meta.rotated_at = now;
+                    }
+                }
+                Ok(())
+            };
+            self.change(false, project, name, &|_| true, change).await?;
+            if !first {
+                tracing::info!(credential = name, project, "a credential's Secret was changed");
+                changed += 1;
+            }
+        }
+        Ok(changed)
     }
 
     pub async fn list(&self) -> Result<(Vec<CredentialShown>, Revision), InventoryError> {
@@ -241,6 +279,7 @@ impl Vault {
             version: 1,
             created_at: context.now,
             rotated_at: context.now,
+            secret_version: None,
             accepted: None,
             refused: None,
         };
@@ -273,6 +312,7 @@ impl Vault {
             record.meta.version += 1;
             record.meta.rotated_at = context.now;
             record.meta.source = source_of(value);
+            record.meta.secret_version = None;
             record.sealed = self.seal_value(project, &record.meta, value)?;
             Ok(())
         };
@@ -369,7 +409,7 @@ impl Vault {
         let fault = |why: &str| InventoryError::Vault { name: meta.name.clone(), why: why.to_owned() };
         let (user, password) = match value {
             DraftValue::Sealed { user, password } => (user, password),
-            DraftValue::Secret { .. } if self.secrets.is_some() => return Ok(None),
+            DraftValue::Secret { .. } if self.secrets.get().is_some() => return Ok(None),
             DraftValue::Secret { .. } => {
                 return Err(fault(
                     "no Kubernetes cluster is configured to read Secrets from; give the value",
@@ -450,10 +490,17 @@ impl Credentials for Vault {
             .map_err(|error| CredentialError::Away { name: full_name.to_owned(), why: error.to_string() })?
             .ok_or_else(|| fault(format!("it does not exist in project {project}; create it")))?;
         let record = read(&entry).map_err(|_| fault("its record is damaged; rotate it".to_owned()))?;
-        match (&record.meta.source, &self.secrets) {
+        match (&record.meta.source, self.secrets.get()) {
             (CredentialSource::Store, _) => self.open_value(&record).map_err(fault),
-            (CredentialSource::Secret { name }, Some(secrets)) => {
-                secrets.credential(&format!("{project}/{name}")).await
+            (CredentialSource::Secret { name: secret }, Some(secrets)) => {
+                let found = secrets.credential(&format!("{project}/{secret}")).await;
+                // Who reads of it knows the credential by its own name.
+                found.map_err(|error| match error {
+                    CredentialError::Unusable { why, .. } => fault(why),
+                    CredentialError::Away { why, .. } => {
+                        CredentialError::Away { name: full_name.to_owned(), why }
+                    }
+                })
             }
             (CredentialSource::Secret { .. }, None) => {
                 Err(fault("no Kubernetes cluster is configured to read Secrets from".to_owned()))
@@ -515,7 +562,7 @@ impl CredentialShown {
 
     /// The object as the API gives it: everything but the value.
     pub fn to_api(&self) -> serde_json::Value {
-        let CredentialMeta { name, kind, source, version, created_at, rotated_at, accepted, refused } =
+        let CredentialMeta { name, kind, source, version, created_at, rotated_at, accepted, refused, .. } =
             &self.meta;
         serde_json::json!({
             "kind": "Credential",

@@ -12,6 +12,7 @@ mod kubelets;
 mod proxy;
 mod reviewing;
 mod rights;
+mod secrets;
 mod support;
 mod telling;
 mod watching;

@@ -1,5 +1,7 @@
 //! Who Muster is in the cluster, what it may do there, and the roles that it knows people by.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use muster_kube::{review::PROJECTS, rights};
 use muster_model::{API_GROUP, field::Choice, identity::Role};
 use serde_json::{Value, json};
@@ -20,6 +22,7 @@ pub(super) fn objects(install: &Install<'_>) -> Vec<Value> {
     if install.keeps_resources() {
         objects.extend(on_resources(install));
     }
+    objects.extend(on_secrets(install));
     if !install.args.rights_only && install.args.auth_mode == AuthMode::K8s {
         objects.extend(Role::ALL.iter().map(|(word, role)| for_people(word, *role)));
     }
@@ -42,6 +45,31 @@ fn on_resources(install: &Install<'_>) -> [Value; 2] {
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
         }),
     ]
+}
+
+/// The right to read the Secrets that credentials name, each by its name: never to list, and none beside them.
+fn on_secrets(install: &Install<'_>) -> Vec<Value> {
+    let mut by_namespace: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (namespace, name) in &install.args.bmc_secret {
+        by_namespace.entry(namespace).or_default().insert(name);
+    }
+    let space = &install.args.namespace;
+    let role = format!("{NAME}-bmc-secrets");
+    let grant = |(namespace, names): (&str, BTreeSet<&str>)| {
+        let meta = json!({"name": role, "namespace": namespace, "labels": labels()});
+        [
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": meta,
+                "rules": [{"apiGroups": [""], "resources": ["secrets"], "resourceNames": names, "verbs": ["get"]}],
+            }),
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": meta,
+                "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": space}],
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role},
+            }),
+        ]
+    };
+    by_namespace.into_iter().flat_map(grant).collect()
 }
 
 /// A role of Muster's as a `ClusterRole`, to be bound in a namespace, which is a project, or everywhere. Those that

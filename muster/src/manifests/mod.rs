@@ -41,6 +41,14 @@ const OURS: [&str; 14] = [
     "leader.by",
 ];
 
+/// A Secret by its namespace and name.
+fn secret_name(text: &str) -> Result<(String, String), String> {
+    let (namespace, name) = text.split_once('/').ok_or("write NAMESPACE/NAME")?;
+    muster_model::names::check_dns_label(namespace).map_err(|why| format!("{namespace}: {why}"))?;
+    muster_model::names::check_dns_subdomain(name).map_err(|why| format!("{name}: {why}"))?;
+    Ok((namespace.to_owned(), name.to_owned()))
+}
+
 /// Print the Kubernetes objects that run Muster in a cluster, as YAML for `kubectl apply -f -`
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
@@ -95,6 +103,9 @@ pub(crate) struct Args {
     /// Secret whose `token` is the bearer token of controllers
     #[arg(long, value_name = "NAME")]
     controller_token_secret: Option<String>,
+    /// Secrets that credentials may name: one right to read each of them, and no other
+    #[arg(long, value_name = "NAMESPACE/NAME,…", value_delimiter = ',', value_parser = secret_name)]
+    bmc_secret: Vec<(String, String)>,
     /// Blocks of addresses that BMCs have, like 10.20.0.0/16
     #[arg(long, value_name = "CIDR,…", value_delimiter = ',')]
     bmc_allow: Vec<String>,

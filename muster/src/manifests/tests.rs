@@ -46,6 +46,32 @@ fn flags_that_do_not_go_together_are_refused_with_what_to_do() {
     check("--image m --monitoring --auth-mode trusted-proxy --set auth.proxies=10.0.0.1", "scrape that one");
 }
 
+/// Secrets of BMCs may be read one by one, never listed, and in their own namespaces only.
+#[test]
+fn named_secrets_may_be_read_and_no_others() {
+    assert_eq!(
+        of("Role", "--image m:1").iter().filter(|role| role.to_string().contains("secrets")).count(),
+        0
+    );
+    let flags = "--image m:1 --namespace ops --bmc-secret team/rack-b,team/rack-a --bmc-secret lab/one";
+    let roles: Vec<Value> =
+        of("Role", flags).into_iter().filter(|role| role.to_string().contains("secrets")).collect();
+    let found: Vec<(&str, &Value)> = roles
+        .iter()
+        .map(|role| (role["metadata"]["namespace"].as_str().unwrap(), &role["rules"][0]))
+        .collect();
+    let rule = |names: &[&str]| serde_json::json!({"apiGroups": [""], "resources": ["secrets"], "resourceNames": names, "verbs": ["get"]});
+    assert_eq!(found, [("lab", &rule(&["one"])), ("team", &rule(&["rack-a", "rack-b"]))]);
+    let bound: Vec<Value> = of("RoleBinding", flags)
+        .into_iter()
+        .filter(|one| one["roleRef"]["name"] == "muster-bmc-secrets")
+        .collect();
+    assert_eq!(bound.len(), 2);
+    assert!(bound.iter().all(|one| one["subjects"][0]["namespace"] == "ops"), "{bound:?}");
+    assert!(printed("--image m --bmc-secret team").is_err());
+    assert!(printed("--image m --bmc-secret team/../x").is_err());
+}
+
 #[test]
 fn one_replica_keeps_its_store_on_a_volume_and_several_share_etcd() {
     let one = "--image m:1";

@@ -12,6 +12,7 @@ mod outside;
 mod page;
 mod reads;
 mod resources;
+mod secrets;
 mod steady;
 pub(crate) mod store;
 mod triggers;
@@ -251,6 +252,7 @@ impl Served {
         let loops = tokio::spawn({
             let (registry, inventory) = (Arc::clone(&app.registry), Arc::clone(&hosts.inventory));
             let (desk, stop) = (Arc::clone(&app.desk), stop.clone());
+            let (vault, leads) = (Arc::clone(&hosts.vault), switching.lead.subscribe());
             let (leading, clock) = (switching.lead.subscribe(), Arc::clone(&app.clock));
             async move {
                 tokio::join!(
@@ -259,6 +261,7 @@ impl Served {
                     connected.run(stop.clone()),
                     steady::watch(steady, stop.clone()),
                     desk.news.run(stop.clone()),
+                    secrets::follow(vault, leads, Arc::clone(&clock), stop.clone()),
                     desk.history.run(leading, clock, stop)
                 );
             }

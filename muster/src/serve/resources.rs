@@ -21,7 +21,10 @@ use muster_model::{Clock, ClusterId, Project, resource::ResourcePort};
 use muster_server::app::App;
 use sha2::{Digest, Sha256};
 
-use super::clusters::{credentials, event_limits};
+use super::{
+    clusters::{credentials, event_limits},
+    secrets::HomeSecrets,
+};
 use crate::config::Settings;
 
 /// What a pod finds when it has a service account.
@@ -58,8 +61,9 @@ impl FromStr for Choice {
     }
 }
 
+/// The cluster that keeps the custom resources.
 #[derive(Debug)]
-struct HomeCluster {
+pub(super) struct HomeCluster {
     choice: Choice,
     registry: Arc<Registry>,
     vault: Arc<Vault>,
@@ -85,6 +89,26 @@ impl HomeCluster {
                 all.into_iter().find(|(one, _)| *one == id).and_then(|(_, access)| access.ok())
             }
         }
+    }
+
+    /// Whether somebody said which cluster it is, or this process runs in one.
+    fn is_chosen(&self) -> bool {
+        match &self.choice {
+            Choice::Off => false,
+            Choice::Own => Path::new(OWN_TOKEN).exists(),
+            Choice::Registered { .. } => true,
+        }
+    }
+
+    pub(super) async fn client(&self) -> Result<Client, String> {
+        let access = self.access().await.ok_or("the home cluster is not connected")?;
+        self.dial(&access).await
+    }
+
+    async fn dial(&self, access: &Access) -> Result<Client, String> {
+        let credentials: Credentials = credentials(access);
+        let client = Client::connect(&credentials, Arc::clone(&self.clock)).await;
+        client.map_err(|error| error.to_string())
     }
 
     fn find(&self, project: &Project, name: &str) -> Option<ClusterId> {
@@ -122,9 +146,7 @@ impl Home for HomeCluster {
         if let Some((_, objects)) = known.filter(|(of, _)| *of == mark) {
             return Ok(objects);
         }
-        let credentials: Credentials = credentials(&access);
-        let client = Client::connect(&credentials, Arc::clone(&self.clock)).await;
-        let client = client.map_err(|error| error.to_string())?;
+        let client = self.dial(&access).await?;
         let objects = Arc::new(Objects::new(client, self.limits, self.instance.clone()));
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((mark, Arc::clone(&objects)));
         Ok(objects)
@@ -149,7 +171,7 @@ pub(super) fn setup(
     vault: &Arc<Vault>,
     instance: &str,
 ) -> anyhow::Result<Setup> {
-    let home = HomeCluster {
+    let home = Arc::new(HomeCluster {
         choice: settings.parsed("resources.home")?,
         registry: Arc::clone(&app.registry),
         vault: Arc::clone(vault),
@@ -158,7 +180,10 @@ pub(super) fn setup(
         instance: instance.to_owned(),
         missed: AtomicBool::new(false),
         last: Mutex::default(),
-    };
+    });
+    if home.is_chosen() {
+        vault.take_secrets_from(Arc::new(HomeSecrets::new(Arc::clone(&home))));
+    }
     let figures = Arc::new(Figures::default());
     let shown = Arc::clone(&figures);
     app.metrics.register_text(Box::new(move || text(&shown)));
@@ -167,7 +192,7 @@ pub(super) fn setup(
         inventory: Arc::clone(&app.inventory),
         audit: Some(Arc::clone(&app.audit)),
         clock: Arc::clone(&app.clock),
-        home: Arc::new(home),
+        home,
         namespaces: settings.parsed("resources.namespaces")?,
         fresh_name: uuid::Uuid::now_v7().to_string(),
         figures,

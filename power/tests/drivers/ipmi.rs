@@ -9,8 +9,8 @@ use muster_emulate::{
 use muster_model::{
     Duration, Known,
     power::{
-        Bmc, BootOverride, BootTarget, CipherSuite, Credentials, Endpoint, Expected, Order, Power as _,
-        PowerAction, PowerState, Privilege,
+        Accepted, Bmc, BootOverride, BootTarget, CipherSuite, Credentials, Endpoint, Expected, Order,
+        Power as _, PowerAction, PowerState, Privilege,
     },
 };
 use muster_power::ipmi::Ipmi;
@@ -195,6 +195,41 @@ async fn refusals_have_their_own_codes() {
     assert_eq!(driver.read(&host).await.unwrap().state, PowerState::Off);
     bmc.set_faults(Faults { refuse_account: true, ..Faults::default() });
     assert_eq!(driver.read(&host).await.unwrap_err().code(), "POWER_DENIED");
+}
+
+/// A BMC that is stuck is restarted by a cold reset: the machine goes on, nothing is repeated, no session is left.
+#[tokio::test]
+async fn a_bmc_is_restarted_by_a_cold_reset_and_its_machine_goes_on() {
+    for suite in [CipherSuite::Sha1, CipherSuite::Sha256] {
+        let bmc = emulated().await;
+        bmc.machine.switch_on();
+        let vault = Vault::with("lab", "admin", "secret");
+        let (driver, mut host) = (driver(&vault), host(bmc.address.port(), suite));
+        let sent = driver.restart_bmc(&host).await.unwrap();
+        assert_eq!(sent, Accepted::Sent { how: "cold reset".into() });
+        let counters = bmc.counters();
+        assert_eq!((counters.restarts, counters.sessions), (1, 0), "{counters:?}");
+        assert_eq!(counters.controls, [], "power is not touched");
+        assert!(driver.read(&host).await.unwrap().state.is_known(), "a new session is made");
+        // Another machine's BMC, and an account that may only look, restart nothing.
+        host.expect.uuid = Some("00000000-0000-0000-0000-000000000001".into());
+        assert_eq!(driver.restart_bmc(&host).await.unwrap_err().code(), "POWER_WRONG_HOST");
+        host.expect.uuid = None;
+        vault.set("lab", "watcher", "secret");
+        assert_eq!(driver.restart_bmc(&host).await.unwrap_err().code(), "POWER_DENIED");
+        assert_eq!(bmc.counters().restarts, 1);
+    }
+}
+
+#[tokio::test]
+async fn ipmi_sim_takes_a_cold_reset_and_answers_again() {
+    let peer = peers::ipmi_sim();
+    let vault = Vault::with("lab", "admin", "secret");
+    let (driver, host) = (driver(&vault), host(peer.port, CipherSuite::Sha1));
+    answers(&driver, &host, &peer).await;
+    let sent = driver.restart_bmc(&host).await.unwrap();
+    assert_eq!(sent, Accepted::Sent { how: "cold reset".into() });
+    answers(&driver, &host, &peer).await;
 }
 
 #[tokio::test]

@@ -81,7 +81,13 @@ fn read_spec(mut spec: Object<'_>, findings: &mut Findings) -> (CredentialKind, 
             }
             Some(DraftValue::Sealed { user: user.unwrap_or_default(), password })
         }
-        (None, None, Some(name)) => Some(DraftValue::Secret { name }),
+        (None, None, Some(name)) => match names::check_dns_subdomain(&name) {
+            Ok(()) => Some(DraftValue::Secret { name }),
+            Err(why) => {
+                findings.push(FieldError::new(path("secretName"), format!("is no name of a Secret: {why}")));
+                None
+            }
+        },
         (_, Some(_), Some(_)) => {
             findings.push(FieldError::new(path("secretName"), "cannot be used together with password"));
             None
