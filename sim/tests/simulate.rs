@@ -218,7 +218,7 @@ status: {state: off}
 
 #[test]
 fn groups_that_are_objects_are_read_from_a_dump() {
-    let text = r#"
+    let text = r"
 apiVersion: v1
 kind: List
 items:
@@ -227,7 +227,7 @@ items:
 - {apiVersion: scheduling.volcano.sh/v1beta1, kind: PodGroup, metadata: {name: g, namespace: default}, spec: {minMember: 9}}
 - {apiVersion: v1, kind: Pod, metadata: {name: a, namespace: default}, spec: {schedulingGroup: {podGroupName: g}}}
 - {apiVersion: v1, kind: Pod, metadata: {name: b, namespace: default}, spec: {schedulingGroup: {podGroupName: g}}}
-"#;
+";
     let loaded = load(&[source(text)], None);
     assert!(
         loaded.set_aside.is_empty() && loaded.notes.is_empty(),

@@ -61,6 +61,48 @@ fn zone(way: &Way) -> Option<&str> {
     way.node.metadata.labels.text(ZONE_LABEL)
 }
 
+/// Zone and rack of every way as numbers, and the counts there: asked for every machine and all of its equals.
+struct Places {
+    of_way: Vec<(usize, usize)>,
+    counts: Vec<u32>,
+}
+
+impl Places {
+    fn new(ways: &Ways, balance: &Balance) -> Self {
+        // The first count is of ways that name no place; nothing is ever added to it.
+        let mut counts = vec![0];
+        let mut zones: BTreeMap<(usize, &str), usize> = BTreeMap::new();
+        let mut racks = zones.clone();
+        let of_way = ways.list.iter().map(|way| {
+            let (zone_count, rack_count) = balance.crowd(way);
+            let mut slot = |known: &mut BTreeMap<_, _>, place, count| {
+                let Some(place) = place else { return 0 };
+                *known.entry((way.pool, place)).or_insert_with(|| {
+                    counts.push(count);
+                    counts.len() - 1
+                })
+            };
+            (slot(&mut zones, zone(way), zone_count), slot(&mut racks, way.rack.as_deref(), rack_count))
+        });
+        let of_way = of_way.collect();
+        Self { of_way, counts }
+    }
+
+    fn crowd(&self, way: u32) -> (u32, u32) {
+        let (zone, rack) = self.of_way[way as usize];
+        (self.counts[zone], self.counts[rack])
+    }
+
+    fn add(&mut self, way: u32) {
+        let (zone, rack) = self.of_way[way as usize];
+        for slot in [zone, rack] {
+            if slot > 0 {
+                self.counts[slot] += 1;
+            }
+        }
+    }
+}
+
 /// What pods and costs see of a machine, pool included.
 type Face<'p> = (usize, &'p [i64], i64, i64, u32, u32, &'p [(u32, u32)]);
 
@@ -76,7 +118,7 @@ pub(crate) fn spread_out(problem: &Problem, ways: &Ways, balance: &Balance, mach
     }
     let mut supply: Vec<u32> = problem.shapes.iter().map(|shape| shape.supply).collect();
     let mut budgets = problem.budgets.clone();
-    let mut balance = balance.clone();
+    let mut places = Places::new(ways, balance);
     let mut move_one = |at: u32, by: i64, supply: &mut [u32]| {
         let shape = &problem.shapes[at as usize];
         if shape.supply != UNLIMITED {
@@ -96,10 +138,11 @@ pub(crate) fn spread_out(problem: &Problem, ways: &Ways, balance: &Balance, mach
         let others = &equals[&own];
         if others.len() > 1 {
             move_one(*machine, 1, &mut supply);
-            let mut order: Vec<u32> =
-                others.iter().copied().filter(|&other| supply[other as usize] > 0).collect();
-            order.sort_by_key(|&other| (balance.crowd(&ways.list[other as usize]), other));
-            for other in order {
+            let free = |other: &&u32| supply[**other as usize] > 0;
+            let mut open: Vec<u32> = others.iter().filter(free).copied().collect();
+            // The least crowded one is nearly always to be had, so nothing is sorted.
+            while let Some(at) = (0..open.len()).min_by_key(|&at| (places.crowd(open[at]), open[at])) {
+                let other = open.swap_remove(at);
                 if move_one(other, -1, &mut supply) {
                     *machine = other;
                     break;
@@ -107,6 +150,6 @@ pub(crate) fn spread_out(problem: &Problem, ways: &Ways, balance: &Balance, mach
                 move_one(other, 1, &mut supply);
             }
         }
-        balance.add(&ways.list[*machine as usize]);
+        places.add(*machine);
     }
 }

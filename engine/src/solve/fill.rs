@@ -17,9 +17,10 @@ pub(crate) struct Filler<'a> {
     problem: &'a Problem,
     rules: &'a Rules,
     pub(crate) lots: Vec<Lot>,
-    /// Distinct requests, and what each lane of them is worth, `lanes` amounts for each.
+    /// Distinct requests: the amounts of each, then what its lanes are worth.
     requests: Vec<i64>,
-    worths: Vec<i64>,
+    /// The largest worth of a lane of any request.
+    dearest: u64,
     /// Pods of each size that are left.
     left: Vec<u32>,
     /// Lots per size and location; the last location is "anywhere".
@@ -66,13 +67,16 @@ impl<'a> Filler<'a> {
         prices: &[i64],
     ) -> Self {
         let places = problem.locations.len() + 1;
-        let requests: Vec<i64> = kinds.requests.iter().flatten().copied().collect();
-        let worths = kinds
-            .requests
-            .iter()
-            .flat_map(|request| request.iter().zip(prices))
-            .map(|(&amount, &price)| lane_worth(price, amount))
-            .collect();
+        let mut requests: Vec<i64> = Vec::with_capacity(kinds.requests.len() * problem.lanes * 2);
+        let mut dearest = 0;
+        for request in &kinds.requests {
+            requests.extend(request);
+            for (&amount, &price) in request.iter().zip(prices) {
+                let worth = lane_worth(price, amount);
+                dearest = worth.unsigned_abs().max(dearest);
+                requests.push(worth);
+            }
+        }
         let mut lists: Vec<List> = vec![List::default(); kinds.requests.len() * places];
         let mut size_of = vec![0; lots.len()];
         for (at, lot) in lots.iter().enumerate() {
@@ -97,7 +101,7 @@ impl<'a> Filler<'a> {
             problem,
             rules,
             requests,
-            worths,
+            dearest,
             left: vec![0; kinds.requests.len()],
             lists,
             places,
@@ -195,36 +199,25 @@ impl<'a> Filler<'a> {
     }
 
     fn request(&self, size: usize) -> &[i64] {
-        &self.requests[size * self.problem.lanes..(size + 1) * self.problem.lanes]
+        let from = size * self.problem.lanes * 2;
+        &self.requests[from..from + self.problem.lanes]
     }
 
     fn greedy(&mut self, machine: Machine<'_>, room: &mut [i64], prices: &[i64], fill: &mut Fill) {
-        let lanes = self.problem.lanes;
         let mut value: Vec<i64> = room.iter().zip(prices).map(|(&r, &p)| lane_worth(p, r)).collect();
         let mut open: Vec<u32> =
             (0..self.left.len() as u32).filter(|&size| self.left[size as usize] > 0).collect();
+        let small = value.iter().all(|worth| worth.unsigned_abs() < SMALL) && self.dearest < SMALL;
         while !open.is_empty() {
-            let mut best: Option<(i64, usize)> = None;
-            let mut at = 0;
             self.effort += open.len() as u64;
-            while at < open.len() {
-                let from = open[at] as usize * lanes;
-                if !fits(&self.requests[from..from + lanes], room) {
-                    open.swap_remove(at);
-                    continue;
-                }
-                let mut rest = 0_i64;
-                for (&have, &want) in value.iter().zip(&self.worths[from..from + lanes]) {
-                    let left = have.saturating_sub(want) >> 4;
-                    rest = rest.saturating_add(left.saturating_mul(left));
-                }
-                // Equal remainders: the larger request, which is the lower size id.
-                if best.is_none_or(|(top, index)| (rest, open[at]) < (top, open[index])) {
-                    best = Some((rest, at));
-                }
-                at += 1;
-            }
-            let Some((_, index)) = best else { break };
+            let best = match (small, self.problem.lanes) {
+                (true, 3) => closest::<3>(&self.requests, &mut open, room, &value),
+                (true, 4) => closest::<4>(&self.requests, &mut open, room, &value),
+                (true, 5) => closest::<5>(&self.requests, &mut open, room, &value),
+                (true, 6) => closest::<6>(&self.requests, &mut open, room, &value),
+                _ => closest_of_any(&self.requests, &mut open, room, &value),
+            };
+            let Some(index) = best else { break };
             let size = open[index] as usize;
             let most = times(self.request(size), room);
             let want = if open.len() == 1 { most } else { (most / 8).max(1) };
@@ -319,6 +312,72 @@ impl<'a> Filler<'a> {
             self.pods_left -= u64::from(count);
         }
     }
+}
+
+/// Worths below this have remainders whose squares can be summed over eight lanes without a check for overflow.
+const SMALL: u64 = 1 << 33;
+
+/// Which of the open sizes leaves the smallest remainder, weighed by what lanes are worth. Those that no longer fit are taken out.
+///
+/// Most of the time of a plan is spent here, which is why the count of lanes is known to the compiler where it is a usual one.
+fn closest<const LANES: usize>(
+    requests: &[i64],
+    open: &mut Vec<u32>,
+    room: &[i64],
+    value: &[i64],
+) -> Option<usize> {
+    let (Some(room), Some(value)) = (room.first_chunk::<LANES>(), value.first_chunk::<LANES>()) else {
+        return None;
+    };
+    let rest = |size: u32| {
+        let row = &requests[size as usize * 2 * LANES..][..2 * LANES];
+        let mut fits = true;
+        let mut rest = 0_i64;
+        for lane in 0..LANES {
+            fits &= row[lane] <= 0 || row[lane] <= room[lane];
+            let left = (value[lane] - row[LANES + lane]) >> 4;
+            rest += left * left;
+        }
+        fits.then_some(rest)
+    };
+    least(open, rest)
+}
+
+/// [`closest`] for any count of lanes and worths of any size.
+fn closest_of_any(requests: &[i64], open: &mut Vec<u32>, room: &[i64], value: &[i64]) -> Option<usize> {
+    let lanes = room.len();
+    let rest = |size: u32| {
+        let (request, worths) = requests[size as usize * 2 * lanes..][..2 * lanes].split_at(lanes);
+        let rest = || {
+            let mut rest = 0_i64;
+            for (&have, &want) in value.iter().zip(worths) {
+                let left = have.saturating_sub(want) >> 4;
+                rest = rest.saturating_add(left.saturating_mul(left));
+            }
+            rest
+        };
+        fits(request, room).then(rest)
+    };
+    least(open, rest)
+}
+
+/// The index of the size with the least `rest`. Equal remainders: the larger request, which is the lower size id.
+#[inline]
+fn least(open: &mut Vec<u32>, rest: impl Fn(u32) -> Option<i64>) -> Option<usize> {
+    let mut best: Option<(i64, u32, usize)> = None;
+    let mut at = 0;
+    while at < open.len() {
+        let size = open[at];
+        let Some(rest) = rest(size) else {
+            open.swap_remove(at);
+            continue;
+        };
+        if best.is_none_or(|(top, of, _)| (rest, size) < (top, of)) {
+            best = Some((rest, size, at));
+        }
+        at += 1;
+    }
+    best.map(|(_, _, at)| at)
 }
 
 /// More distinct requests than this are rounded up into groups.

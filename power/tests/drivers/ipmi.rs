@@ -209,7 +209,7 @@ async fn a_bmc_is_restarted_by_a_cold_reset_and_its_machine_goes_on() {
         assert_eq!(sent, Accepted::Sent { how: "cold reset".into() });
         let counters = bmc.counters();
         assert_eq!((counters.restarts, counters.sessions), (1, 0), "{counters:?}");
-        assert_eq!(counters.controls, [], "power is not touched");
+        assert!(counters.controls.is_empty(), "power is not touched");
         assert!(driver.read(&host).await.unwrap().state.is_known(), "a new session is made");
         // Another machine's BMC, and an account that may only look, restart nothing.
         host.expect.uuid = Some("00000000-0000-0000-0000-000000000001".into());
