@@ -71,6 +71,9 @@ class Machine(bmc.Bmc):
     def power_cycle(self):
         pass
 
+    def cold_reset(self):
+        return 0
+
     def get_boot_device(self):
         return self.boot
 
