@@ -65,6 +65,22 @@ const CASES: [(&str, Series, Series); 18] = [
         &[(r#"muster_planner_last_turn_seconds{cluster="lab"}"#, "0+60x100")],
     ),
     (
+        "MusterClusterNotInSync",
+        &[
+            (r#"muster_planner_waiting{cluster="lab",pod="a"}"#, "1x100"),
+            (r#"muster_planner_waiting{cluster="lab",pod="b"}"#, "1x100"),
+        ],
+        &[
+            (r#"muster_planner_waiting{cluster="lab",pod="a"}"#, "1x100"),
+            (r#"muster_planner_waiting{cluster="lab",pod="b"}"#, "0x100"),
+        ],
+    ),
+    (
+        "MusterPlannerRestarted",
+        &[("muster_planner_restarts_total", "0x80 1x20")],
+        &[("muster_planner_restarts_total", "3x100")],
+    ),
+    (
         "MusterPlannerErrors",
         &[("muster_planner_errors_total", "0+1x100")],
         &[("muster_planner_errors_total", "5x100")],
