@@ -36,7 +36,7 @@ fn printed() -> Value {
 type Series = &'static [(&'static str, &'static str)];
 
 /// The alert, series with which it fires, and series with which it does not.
-const CASES: [(&str, Series, Series); 18] = [
+const CASES: [(&str, Series, Series); 20] = [
     ("MusterDown", &[(r#"up{job="muster"}"#, "0x100")], &[(r#"up{job="muster"}"#, "1x100")]),
     (
         "MusterNoLeader",
