@@ -135,6 +135,19 @@ impl Report {
         status("Available").or_else(|| status("Ready")) == Some(ConditionStatus::True)
     }
 
+    /// Whether its controller says that it is at work on what is missing: `Progressing=True`.
+    pub fn is_at_work(&self) -> bool {
+        let progress = crate::condition::find(&self.conditions, "Progressing");
+        progress.is_some_and(|condition| condition.status == ConditionStatus::True)
+    }
+
+    /// Its own words about being ready or not.
+    pub fn readiness(&self) -> Option<&str> {
+        let find = |kind| crate::condition::find(&self.conditions, kind);
+        let condition = find("Available").or_else(|| find("Ready"))?;
+        Some(condition.message.as_str()).filter(|message| !message.is_empty())
+    }
+
     /// When the report stops speaking for its controller.
     pub fn expires_at(&self, default_lease: Duration) -> Timestamp {
         self.updated_at.saturating_add(self.lease.unwrap_or(default_lease))

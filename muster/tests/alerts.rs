@@ -36,7 +36,7 @@ fn printed() -> Value {
 type Series = &'static [(&'static str, &'static str)];
 
 /// The alert, series with which it fires, and series with which it does not.
-const CASES: [(&str, Series, Series); 18] = [
+const CASES: [(&str, Series, Series); 20] = [
     ("MusterDown", &[(r#"up{job="muster"}"#, "0x100")], &[(r#"up{job="muster"}"#, "1x100")]),
     (
         "MusterNoLeader",
@@ -63,6 +63,22 @@ const CASES: [(&str, Series, Series); 18] = [
         "MusterPlannerStuck",
         &[(r#"muster_planner_last_turn_seconds{cluster="lab"}"#, "0x100")],
         &[(r#"muster_planner_last_turn_seconds{cluster="lab"}"#, "0+60x100")],
+    ),
+    (
+        "MusterClusterNotInSync",
+        &[
+            (r#"muster_planner_waiting{cluster="lab",pod="a"}"#, "1x100"),
+            (r#"muster_planner_waiting{cluster="lab",pod="b"}"#, "1x100"),
+        ],
+        &[
+            (r#"muster_planner_waiting{cluster="lab",pod="a"}"#, "1x100"),
+            (r#"muster_planner_waiting{cluster="lab",pod="b"}"#, "0x100"),
+        ],
+    ),
+    (
+        "MusterPlannerRestarted",
+        &[("muster_planner_restarts_total", "0x80 1x20")],
+        &[("muster_planner_restarts_total", "3x100")],
     ),
     (
         "MusterPlannerErrors",

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use muster_control::{
-    planner::Board,
+    planner::{Board, Live},
     registry::{Kind, Registry, Summary},
 };
 use muster_model::{
@@ -227,19 +227,38 @@ impl Collector for PlannerCollector {
             ),
             ("planner_void_decisions", "Decisions that the world overtook", &counters.void),
             ("planner_errors", "Looks that failed", &counters.errors),
+            (
+                "planner_restarts",
+                "Planners that were stuck for five minutes or broke off, and were started again; each is a bug",
+                &counters.restarts,
+            ),
         ] {
             let counter = ConstCounter::new(counter.load(Relaxed));
             let family = encoder.encode_descriptor(name, help, None, counter.metric_type())?;
             counter.encode(family)?;
         }
         let planners = self.board.all();
-        let help = "When the planner of a cluster last looked";
-        let mut family =
-            encoder.encode_descriptor("planner_last_turn_seconds", help, None, MetricType::Gauge)?;
-        for live in planners.iter().take(MAX_PLANNERS) {
-            let gauge = ConstGauge::new(live.turn_at.millis() / 1000);
-            let labels = [("project", live.project.as_str()), ("cluster", live.cluster_name.as_str())];
-            gauge.encode(family.encode_family(&labels.as_slice())?)?;
+        type Figure = fn(&Live) -> Option<i64>;
+        let families: [(&str, &str, Figure); 3] = [
+            ("planner_last_turn_seconds", "When the planner of a cluster last looked", |live| {
+                Some(live.turn_at.millis() / 1000)
+            }),
+            ("planner_waiting", "1 while a cluster has no plan because it is not in sync", |live| {
+                Some(i64::from(live.waiting.is_some()))
+            }),
+            (
+                "cluster_current_seconds",
+                "When everything that is seen of a cluster was last known to be current",
+                |live| Some(live.fresh_at?.millis() / 1000),
+            ),
+        ];
+        for (name, help, figure) in families {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for live in planners.iter().take(MAX_PLANNERS) {
+                let Some(value) = figure(live) else { continue };
+                let labels = [("project", live.project.as_str()), ("cluster", live.cluster_name.as_str())];
+                ConstGauge::new(value).encode(family.encode_family(&labels.as_slice())?)?;
+            }
         }
         Ok(())
     }

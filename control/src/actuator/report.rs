@@ -277,9 +277,27 @@ fn own_report(inputs: &Inputs, pool: &PoolInput, desired: u32, sizes: &Sizes) ->
         let status = if status { ConditionStatus::True } else { ConditionStatus::False };
         condition(inputs.now, pool, kind, status, reason, message)
     };
-    let text = format!("{} of {} nodes are ready", sizes.ready, desired);
-    let mut conditions =
-        vec![make("Available", reached, if reached { "AllNodesReady" } else { "NodesMissing" }, text)];
+    let mut text = format!("{} of {} nodes are ready", sizes.ready, desired);
+    let mut at_work: Vec<String> = Vec::new();
+    if sizes.upcoming > 0 {
+        at_work.push(format!("{} on the way", sizes.upcoming));
+    }
+    if sizes.leaving > 0 {
+        at_work.push(format!("{} leaving", sizes.leaving));
+    }
+    let progress = match at_work.join(", ") {
+        words if words.is_empty() => make("Progressing", false, "Settled", "0 nodes come or go".to_owned()),
+        words => {
+            text = format!("{text}, {words}");
+            make("Progressing", true, "NodesComeAndGo", words)
+        }
+    };
+    let reason = match reached {
+        true => "AllNodesReady",
+        false if sizes.ready >= desired => "NodesLeaving",
+        false => "NodesMissing",
+    };
+    let mut conditions = vec![make("Available", reached, reason, text), progress];
     if pool.object.deleted_at.is_some() {
         let left = sizes.staying + sizes.leaving;
         let gone = left == 0;

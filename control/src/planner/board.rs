@@ -42,6 +42,9 @@ pub struct Live {
     /// What the cluster asks for; `None` while it is not in sight.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load: Option<Load>,
+    /// When everything that is seen of the cluster was last known to be current.
+    #[serde(skip)]
+    pub fresh_at: Option<Timestamp>,
     #[serde(skip)]
     pub view: Option<Arc<View>>,
 }
@@ -61,6 +64,8 @@ pub struct Counters {
     pub findings: AtomicU64,
     pub void: AtomicU64,
     pub errors: AtomicU64,
+    /// Planners that were stuck or broke off, and were started again.
+    pub restarts: AtomicU64,
 }
 
 impl Counters {

@@ -16,7 +16,7 @@ use muster_model::{
 use tokio::{sync::Notify, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::{Did, Parts};
+use super::{Counters, Did, Parts};
 use crate::{
     lead::Leading,
     registry::{Cluster, Kind},
@@ -34,6 +34,9 @@ const SHORT_LOOK: Duration = Duration::from_secs(1);
 const LONGEST_REST: Duration = Duration::from_secs(5);
 /// How often new and deleted clusters are looked for.
 const CENSUS: Duration = Duration::from_secs(1);
+/// A look that takes longer is stuck: nothing in it waits for hardware, and what it asks has limits of its own. Another planner takes its
+/// place and begins with what the store says, as after a restart of the process.
+const STUCK: Duration = Duration::from_mins(5);
 /// Pause after the store's watch broke off.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -63,6 +66,18 @@ struct Wanted {
 }
 
 type Bells = Arc<Mutex<BTreeMap<ClusterId, Arc<Bell>>>>;
+
+/// Where the planner of a cluster sits. When it ends, however it ends, the seat is free for the next one.
+struct Seat {
+    cluster: ClusterId,
+    bells: Bells,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.bells.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.cluster);
+    }
+}
 
 /// All planners of this process.
 #[derive(Debug, Clone)]
@@ -100,11 +115,11 @@ impl Planning {
                 let bell = Arc::new(Bell::default());
                 known.insert(cluster, Arc::clone(&bell));
                 drop(known);
-                let (this, bells) = (self.clone(), Arc::clone(&bells));
+                let (this, seat) = (self.clone(), Seat { cluster, bells: Arc::clone(&bells) });
                 let (leading, stop) = (leading.clone(), stop.clone());
                 tasks.spawn(async move {
+                    let _seat = seat;
                     Box::pin(this.plan(cluster, &bell, leading, stop)).await;
-                    bells.lock().unwrap_or_else(PoisonError::into_inner).remove(&cluster);
                 });
             }
             tokio::select! {
@@ -116,7 +131,8 @@ impl Planning {
                 if let Err(error) = ended
                     && error.is_panic()
                 {
-                    tracing::error!(%error, "a planner's task ended by itself; this is a bug");
+                    Counters::add(&self.parts.board.counters.restarts, 1);
+                    tracing::error!(%error, "a planner broke off and is started again; this is a bug");
                 }
             }
         }
@@ -165,7 +181,14 @@ impl Planning {
             let fence = leading.borrow_and_update().clone();
             let (now, began) = (self.clock.now(), self.clock.monotonic());
             let (port, seen) = self.port(cluster).await;
-            let turn = planner.turn(now, fence.as_ref()).await;
+            let turn = tokio::select! {
+                turn = planner.turn(now, fence.as_ref()) => turn,
+                () = self.clock.sleep(STUCK) => {
+                    Counters::add(&self.parts.board.counters.restarts, 1);
+                    tracing::error!(%cluster, after = %STUCK, "a planner is stuck in a look and is started again; this is a bug");
+                    return;
+                }
+            };
             if turn.did == Did::Gone {
                 return;
             }

@@ -111,6 +111,8 @@ pub struct Planner {
     /// In a box: planners are held by value in futures.
     tracker: Box<Tracker>,
     load: Option<Load>,
+    /// When what is seen of the cluster was last current.
+    fresh_at: Option<Timestamp>,
 }
 
 /// What was last said about the connection.
@@ -140,6 +142,7 @@ impl Planner {
             telling: None,
             tracker: Box::default(),
             load: None,
+            fresh_at: None,
         }
     }
 
@@ -210,9 +213,9 @@ impl Planner {
                 return Ok(Turn { did: Did::Waited(text), next, quiet_until: Some(next) });
             }
         };
-        self.load = match &observed {
-            Observed::View(view) => Some(self.tracker.look(&view.objects, now)),
-            Observed::NotConnected => None,
+        (self.load, self.fresh_at) = match &observed {
+            Observed::View(view) => (Some(self.tracker.look(&view.objects, now)), Some(view.fresh_at)),
+            Observed::NotConnected => (None, None),
         };
         self.evaluate(&mut gathered, now).await;
         let memory = self.memory().await?;
@@ -544,6 +547,7 @@ impl Planner {
             next_at: next,
             set_aside,
             load: self.load,
+            fresh_at: self.fresh_at,
             view: self.view.clone(),
         });
     }

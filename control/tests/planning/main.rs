@@ -9,4 +9,5 @@ mod journal;
 mod leaders;
 mod pending;
 mod provisioned;
+mod stuck;
 mod world;

@@ -15,7 +15,7 @@
 //! | none ready, past it, but with errors or recent reports | Progressing, `ControllersShowingProgress` |
 //! | none ready, past it, silent | Failed, `ControllerTimeout` |
 //!
-//! What would be Progressing is Degraded once the object was ready at this generation and has not been for
+//! What would be Progressing is Degraded once nobody says to be at work on it, the object was ready at this generation and has not been for
 //! [`AggregateConfig::degraded_after`]. Time is an argument, and [`Aggregated::next_change_at`] says when the
 //! answer may change without a new report.
 
@@ -294,6 +294,15 @@ impl<'a> View<'a> {
         self.at_generation().find(|report| report.last_error.is_some())
     }
 
+    /// Whether every controller that is not ready works on it and has no error: nothing broke, something is being built.
+    fn is_at_work(&self) -> bool {
+        let mut missing = self.reports.iter().filter(|report| !report.is_ready());
+        self.lagging() == 0
+            && self.erring().is_none()
+            && self.silent().next().is_none()
+            && missing.all(Report::is_at_work)
+    }
+
     fn observed(&self) -> u64 {
         self.reports.iter().map(|report| report.observed_generation).min().unwrap_or(0)
     }
@@ -303,6 +312,7 @@ impl<'a> View<'a> {
         match before.lost_ready_at {
             Some(lost)
                 if verdict.phase == Phase::Progressing
+                    && !self.is_at_work()
                     && self.now.since(lost) >= self.config.degraded_after =>
             {
                 Verdict { phase: Phase::Degraded, ..verdict }
@@ -356,7 +366,11 @@ impl<'a> View<'a> {
                 None => verdict(Phase::Progressing, Reason::PartialProgress, text),
             };
         }
-        self.none_ready(&format!("{} ready{lag}", none_of(all, "is")))
+        let why = match self.reports {
+            [only] => only.readiness().map(|words| format!(": {words}")).unwrap_or_default(),
+            _ => String::new(),
+        };
+        self.none_ready(&format!("{} ready{lag}{why}", none_of(all, "is")))
     }
 
     fn ready_verdict(&self, all: usize) -> Verdict {
@@ -531,7 +545,7 @@ impl<'a> View<'a> {
         if verdict.phase == Phase::Progressing && self.ready() == 0 {
             deadlines.extend([self.grace_ends(), self.activity_ends()]);
         }
-        if verdict.phase == Phase::Progressing && before.had_been_ready {
+        if verdict.phase == Phase::Progressing && before.had_been_ready && !self.is_at_work() {
             let lost = before.lost_ready_at.unwrap_or(self.now);
             deadlines.push(lost.saturating_add(self.config.degraded_after));
         }

@@ -172,6 +172,37 @@ fn transition_times_move_only_with_the_status() {
     assert_eq!((back.phase, back.health), (Phase::Ready, Health::Healthy));
 }
 
+/// A pool that grows or shrinks is not broken for as long as its controller says to be at work on it.
+#[test]
+fn a_controller_that_is_at_work_is_not_degraded() {
+    let config = AggregateConfig::default();
+    let pool = pool(1);
+    let step = |reports: &[Report], previous: Option<&PoolStatus>, seconds| {
+        aggregate_pool(&pool, Target { nodes: 5 }, reports, previous, at(seconds), &config)
+    };
+    let says = |progress: &str, error: Value, seconds| {
+        let conditions = json!([
+            {"type": "Available", "status": "False", "message": "4 of 5 nodes are ready, 1 on the way"},
+            {"type": "Progressing", "status": progress},
+        ]);
+        report("a", 1, conditions, error, seconds)
+    };
+    let ready = step(&[good("a", 1, 0)], None, 0).status;
+    let lost = step(&[says("True", Value::Null, 40)], Some(&ready), 40).status;
+    assert_eq!(lost.message, "the controller is not ready: 4 of 5 nodes are ready, 1 on the way");
+    let still = step(&[says("True", Value::Null, 900)], Some(&lost), 900);
+    assert_eq!(still.status.phase, Phase::Progressing);
+    for (broken, why) in [
+        (says("False", Value::Null, 900), "nobody works on it"),
+        (says("True", error("Transient"), 900), "an error"),
+    ] {
+        assert_eq!(step(&[broken], Some(&still.status), 900).status.phase, Phase::Degraded, "{why}");
+    }
+    let silent = step(&[says("True", Value::Null, 900)], Some(&still.status), 1500).status;
+    assert_eq!(silent.phase, Phase::Degraded, "its word has run out");
+    assert_eq!(still.next_change_at, Some(at(1200)));
+}
+
 #[test]
 fn the_next_change_is_when_a_lease_ends() {
     let config = AggregateConfig::default();

@@ -57,6 +57,15 @@ struct Place {
     /// Read the files in this directory instead of asking the server: `audit` in its data directory
     #[arg(long, value_name = "DIRECTORY")]
     directory: Option<PathBuf>,
+    /// Read the files of the server with this data directory instead of asking it
+    #[arg(long, value_name = "DIRECTORY", conflicts_with = "directory")]
+    data_dir: Option<PathBuf>,
+}
+
+impl Place {
+    fn files(&self) -> Option<PathBuf> {
+        self.directory.clone().or_else(|| self.data_dir.as_ref().map(|data| data.join("audit")))
+    }
 }
 
 #[derive(Debug, Args)]
@@ -97,15 +106,15 @@ struct List {
 pub(crate) async fn run(tools: &Tools, audit: Audit) -> Outcome {
     match audit.what {
         What::List(list) => {
-            let found = match &list.place.directory {
-                Some(directory) => from_files(directory, &list)?,
+            let found = match list.place.files() {
+                Some(directory) => from_files(&directory, &list)?,
                 None => from_server(tools, &list).await?,
             };
             show(tools, &found, &list.output.0)
         }
         What::Verify(args) => {
-            let verdict = if let Some(directory) = &args.place.directory {
-                verify(directory).map_err(|error| unreadable(directory, &error))?
+            let verdict = if let Some(directory) = args.place.files() {
+                verify(&directory).map_err(|error| unreadable(&directory, &error))?
             } else {
                 let session = Session::open(&args.connection, tools)?;
                 let request = Request::get("/api/v1/audit/verify", "audit log");

@@ -189,7 +189,8 @@ async fn server(tools: &Tools, connection: &Connection, checks: &mut Vec<Check>)
     match session.client.call(Request::get("/livez", format!("server {name}"))).await {
         Ok(answer) => {
             checks.push(Check::ok("server", &name, "it answers"));
-            checks.push(clock(&name, &answer, session.now()));
+            // The machine's own time: a server that plays a world says another one beside its date.
+            checks.push(clock(&name, &answer, session.clock.now()));
         }
         Err(failure) => {
             checks.push(Check::failed("server", &failure));
@@ -335,18 +336,16 @@ async fn pools(session: &Session, checks: &mut Vec<Check>) {
         Ok(found) => found,
         Err(failure) => return checks.push(Check::failed("pools", &failure)),
     };
-    let sick: Vec<&Value> = items
-        .iter()
-        .filter(|pool| {
-            matches!(text_at(pool, "status.health").as_str(), "Unhealthy" | "Degraded")
-                || text_at(pool, "status.phase") == "Failed"
-        })
-        .collect();
+    let sick: Vec<&Value> = items.iter().filter(|pool| is_sick(pool)).collect();
     if sick.is_empty() {
         checks.push(Check::ok(
             "pools",
             session.client.server(),
-            format!("{} pools, none unhealthy", items.len()),
+            match items.len() {
+                0 => "no pools".to_owned(),
+                1 => "1 pool, and it is well".to_owned(),
+                many => format!("{many} pools, none unhealthy"),
+            },
         ));
     }
     for pool in sick.iter().take(MOST_POOLS) {
@@ -370,6 +369,15 @@ async fn pools(session: &Session, checks: &mut Vec<Check>) {
             more,
             "muster get pools -o wide",
         ));
+    }
+}
+
+/// A pool that is on its way to its size is not sick.
+fn is_sick(pool: &Value) -> bool {
+    match text_at(pool, "status.phase").as_str() {
+        "Failed" | "Degraded" => true,
+        "Progressing" => false,
+        _ => matches!(text_at(pool, "status.health").as_str(), "Unhealthy" | "Degraded"),
     }
 }
 

@@ -35,14 +35,16 @@ pub(crate) struct Edit {
     pub(crate) connection: Connection,
 }
 
+/// `-p` is the patch, as in kubectl, and not the project as elsewhere.
 #[derive(Debug, Args)]
+#[command(mut_arg("project", |project| project.short(None)))]
 #[allow(clippy::struct_field_names, reason = "the fields are the flags that people type")]
 pub(crate) struct Patch {
     /// What to change: KIND NAME or KIND/NAME
     #[arg(required = true, value_name = "KIND NAME", add = super::complete::targets())]
     what: Vec<String>,
     /// The change as a JSON merge patch, in JSON or YAML
-    #[arg(long, value_name = "PATCH", required_unless_present = "patch_file")]
+    #[arg(short, long, value_name = "PATCH", required_unless_present = "patch_file")]
     patch: Option<String>,
     /// File with the change
     #[arg(long, value_name = "FILE", conflicts_with = "patch")]

@@ -105,6 +105,20 @@ pub(super) const ALERTS: &[Alert] = &[
         "nobody has looked at cluster {{ $labels.cluster }} for {{ $value | humanizeDuration }}",
     ),
     alert(
+        "MusterClusterNotInSync",
+        "min by (project, cluster) (muster_planner_waiting) == 1",
+        "5m",
+        Severity::Warning,
+        "cluster {{ $labels.cluster }} has no plan because it is not in sync: muster describe cluster {{ $labels.cluster }}",
+    ),
+    alert(
+        "MusterPlannerRestarted",
+        "sum(increase(muster_planner_restarts_total[1h])) > 0",
+        "0m",
+        Severity::Warning,
+        "a planner was stuck or broke off and was started again: a bug worth reporting, with the log",
+    ),
+    alert(
         "MusterPlannerErrors",
         "sum(rate(muster_planner_errors_total[5m])) > 0",
         "10m",

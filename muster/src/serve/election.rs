@@ -97,7 +97,7 @@ pub(super) async fn run(
     let result = match by {
         By::Nobody => {
             tracing::info!("this process serves the API only and never leads");
-            return;
+            return resign.cancelled().await;
         }
         By::Store => lead::run(store, config, lead, resign).await,
         By::Lease(election) => {

@@ -28,6 +28,7 @@ use super::{
     inventory,
     outside::Played,
     reads::Reads,
+    vital::Vital,
 };
 use crate::config::Settings;
 
@@ -79,6 +80,8 @@ pub(super) struct Running {
     pub(super) agents: Arc<Desk>,
     /// What was said to BMCs.
     pub(super) transcripts: Arc<Transcripts>,
+    /// Whether all loops run.
+    pub(super) vital: Arc<Vital>,
     tasks: Vec<JoinHandle<()>>,
     election: JoinHandle<()>,
     stop: CancellationToken,
@@ -171,17 +174,18 @@ pub(super) fn start(
         renew_every: config.retry,
         failpoints: Failpoints::hanging_at(failpoint()),
     }));
-    let election =
-        tokio::spawn(election::run(candidate.by, store, config, Arc::clone(&lead), resign.clone()));
+    let vital = Arc::new(Vital::default());
+    let election = election::run(candidate.by, store, config, Arc::clone(&lead), resign.clone());
+    let election = vital.spawn("the election", &resign, election);
     let tasks = vec![
-        tokio::spawn({
+        vital.spawn("what is known of hosts", &stop, {
             let stop = stop.clone();
             async move { facts.run(stop).await }
         }),
-        tokio::spawn({
+        vital.spawn("the hosts", &stop, {
             let (host_loop, stop) = (Arc::clone(&host_loop), stop.clone());
             async move { host_loop.run(stop).await }
         }),
     ];
-    Ok(Running { lead, host_loop, agents, transcripts, tasks, election, stop, resign })
+    Ok(Running { lead, host_loop, agents, transcripts, vital, tasks, election, stop, resign })
 }

@@ -16,6 +16,7 @@ mod secrets;
 mod steady;
 pub(crate) mod store;
 mod triggers;
+mod vital;
 
 use std::{
     net::SocketAddr,
@@ -249,7 +250,8 @@ impl Served {
         let (seed_example, played) = (self.seed_example, self.played);
         let Self { opened, mut app, hosts, connected, switching, planning, resources, steady, .. } = self;
         let stop = app.stop.clone();
-        let loops = tokio::spawn({
+        let vital = Arc::clone(&switching.vital);
+        let loops = vital.spawn("the registry", &stop, {
             let (registry, inventory) = (Arc::clone(&app.registry), Arc::clone(&hosts.inventory));
             let (desk, stop) = (Arc::clone(&app.desk), stop.clone());
             let (vault, leads) = (Arc::clone(&hosts.vault), switching.lead.subscribe());
@@ -266,16 +268,20 @@ impl Served {
                 );
             }
         });
-        let planners = tokio::spawn({
+        let planners = vital.spawn("the planners", &stop, {
             let (leading, stop) = (switching.lead.subscribe(), stop.clone());
             async move { planning.run(leading, stop).await }
         });
-        let resources = tokio::spawn({
-            let (leading, stop) = (switching.lead.subscribe(), stop.clone());
+        let resources = resources.map(|setup| {
+            let leading = switching.lead.subscribe();
+            let run = muster_control::resources::run(setup, leading, stop.clone());
+            vital.spawn("custom resources", &stop, run)
+        });
+        let lost = tokio::spawn({
+            let (vital, stop) = (Arc::clone(&vital), stop.clone());
             async move {
-                if let Some(setup) = resources {
-                    muster_control::resources::run(setup, leading, stop).await;
-                }
+                vital.lost().await;
+                stop.cancel();
             }
         });
         if seed_example {
@@ -292,15 +298,18 @@ impl Served {
         listen::serve(listener, tls, router, app.limits.header_timeout.as_std(), stop.clone()).await?;
         stop.cancel();
         let _ = planners.await;
-        let _ = resources.await;
+        if let Some(resources) = resources {
+            let _ = resources.await;
+        }
         switching.stop().await;
         let _ = loops.await;
         signals.abort();
+        lost.abort();
         drop(app);
         drop(hosts);
         opened.store.close().await.context("the store could not be closed cleanly")?;
         tracing::info!("stopped");
-        Ok(())
+        vital.verdict()
     }
 }
 
