@@ -213,10 +213,10 @@ fn removal_reason(snapshot: &Snapshot, decided: &Decided, node: &str, pool: Opti
     }
     match evidence(snapshot, decided, node, pool) {
         Some(Evidence { percent, resource, mark, unneeded_since: Some(since), required, .. }) => {
-            let resource = if resource.is_empty() { "everything".to_owned() } else { resource };
+            let resource = if resource.is_empty() { "it".to_owned() } else { format!("its {resource}") };
             let mark = mark.map_or_else(String::new, |mark| format!(", below {mark} %"));
             format!(
-                "{percent} % of its {resource} is requested{mark}; unneeded for {}, {required} are required",
+                "{percent} % of {resource} is requested{mark}; unneeded for {}, {required} are required",
                 seconds(snapshot.now.since(since))
             )
         }

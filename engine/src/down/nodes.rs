@@ -139,7 +139,11 @@ impl Scopes<'_> {
     }
 
     fn unobserved(&self, gap: &Gap) -> Option<Blocker> {
-        Some(Blocker::Unobserved { what: self.name(&gap.scope)?, why: gap.why.to_string() })
+        let what = match gap.scope {
+            Scope::Everything => "the cluster".to_owned(),
+            _ => self.name(&gap.scope)?,
+        };
+        Some(Blocker::Unobserved { what, why: gap.why.to_string() })
     }
 }
 

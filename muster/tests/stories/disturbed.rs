@@ -9,7 +9,7 @@ use muster_emulate::{
 use serde_json::json;
 
 use crate::{
-    lab::{Machines, Story, account, condition, has_taint},
+    lab::{AFTER_SLOWNESS, Machines, Story, account, condition, has_taint},
     wire::Wire,
 };
 
@@ -71,8 +71,17 @@ async fn an_api_server_that_is_away_for_a_minute_is_waited_for() {
     story.until_running(5).await;
     assert_eq!(story.resets(1).iter().chain(&story.resets(2)).filter(|reset| *reset != "On").count(), 0);
     story.scale(0);
+    // OPS-R14: answers took too long, so that for a while nothing is taken away, and it says so.
     story
-        .until("both are off", async || {
+        .until("it says why its nodes stay", async || {
+            let why = story.muster(&["explain", "node", "away-1"]);
+            why.contains("nothing is taken away until it has been quick for 5m").then_some(())
+        })
+        .await;
+    story.until_looked().await;
+    assert_eq!((story.power(1), story.power(2)), (Power::On, Power::On), "a slow view takes nothing away");
+    story
+        .until_within(AFTER_SLOWNESS, "both are off", async || {
             (story.power(1) == Power::Off && story.power(2) == Power::Off).then_some(())
         })
         .await;

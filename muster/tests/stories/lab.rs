@@ -22,6 +22,8 @@ use serde_json::{Value, json};
 
 /// How long anything may take on a busy machine.
 const LIMIT: Duration = Duration::from_mins(3);
+/// What is taken away from a cluster whose API server was slow: only after it has been quick for five minutes.
+pub(crate) const AFTER_SLOWNESS: Duration = Duration::from_mins(10);
 /// Divides the host loop's times: a debounce of 20 s becomes two.
 const FACTOR: &str = "hosts.time-factor=10";
 /// Looks of the planner after which it would have acted on what it sees.
@@ -566,13 +568,23 @@ impl Story {
     }
 
     /// Waits until something is so.
-    pub(crate) async fn until<T>(&self, what: &str, mut check: impl AsyncFnMut() -> Option<T>) -> T {
+    pub(crate) async fn until<T>(&self, what: &str, check: impl AsyncFnMut() -> Option<T>) -> T {
+        self.until_within(LIMIT, what, check).await
+    }
+
+    /// Waits longer: for what Muster puts off on purpose.
+    pub(crate) async fn until_within<T>(
+        &self,
+        limit: Duration,
+        what: &str,
+        mut check: impl AsyncFnMut() -> Option<T>,
+    ) -> T {
         let began = Instant::now();
         loop {
             if let Some(found) = check().await {
                 return found;
             }
-            if began.elapsed() > LIMIT {
+            if began.elapsed() > limit {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(200)).await;

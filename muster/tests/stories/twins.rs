@@ -6,7 +6,7 @@ use muster_emulate::{
 };
 use serde_json::json;
 
-use crate::lab::{Machines, Story, condition};
+use crate::lab::{AFTER_SLOWNESS, Machines, Story, condition};
 
 /// Each is planned for itself, on servers of its own; one whose API server is away does not hold up the other, and loses nothing.
 #[tokio::test(flavor = "multi_thread")]
@@ -51,7 +51,8 @@ async fn two_clusters_are_served_apart_and_one_that_is_away_holds_nobody_up() {
     })
     .await;
     far.scale(0);
-    far.until("its server goes", async || (far.phase(1).await == "idle").then_some(())).await;
+    let gone = async || (far.phase(1).await == "idle").then_some(());
+    far.until_within(AFTER_SLOWNESS, "its server goes", gone).await;
     assert_eq!(far.resets(1), ["On", "GracefulShutdown"]);
     assert_eq!(near.running().len(), 1);
 }
