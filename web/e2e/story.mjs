@@ -6,6 +6,7 @@ import { promisify } from 'node:util';
 import { findings, fits, open, settled, shot } from './browser.mjs';
 import { demo } from './demo.mjs';
 import { muster, until } from './lab.mjs';
+import { views } from './views.mjs';
 
 const run = promisify(execFile);
 const DONE = { timeout: 300_000 };
@@ -132,6 +133,8 @@ export async function steady(world) {
       assert.deepEqual(await findings(page), [], 'axe');
       await shot(page, 'demo-causes');
     });
+
+    await views({ check, assert, window, fleet });
 
     await check('on paper: the content alone, whole and light', async () => {
       for (const [name, where] of [['overview', '/'], ['pending', '/pending'], ['host', '/hosts/web-01'], ['racks', '/racks']]) {
