@@ -22,7 +22,7 @@ export function fleet(value: Overview, series?: Series[], one = false): { state:
   const [on, asked] = [latest(series, 'on_cpu'), latest(series, 'demand_cpu')];
   const whole = (millis: number) => cores(Math.round(millis / 1000) * 1000);
   const room = on === undefined ? '' : asked === undefined ? `: ${whole(on)} cores` : `: ${whole(on)} cores for the ${whole(asked)} that pods ask for`;
-  const state = hosts.total === 0 ? `No machine of ours serves this cluster${room}.` : `${hosts.on} of ${plural(hosts.total, 'machine')} ${are(hosts.on)} on${room}.`;
+  const state = hosts.total === 0 ? `No machine of ours serves this cluster${on ? room : ''}.` : `${hosts.on} of ${plural(hosts.total, 'machine')} ${are(hosts.on)} on${room}.`;
   const faulty = hosts.by_state.error ?? 0;
   const waiting = pending.pods ?? 0;
   const trouble = [
