@@ -53,9 +53,8 @@ fn gather(ring: &EventRing, seen: &mut BTreeMap<Phase, Vec<Duration>>) {
 /// Whether a host that was in `phase` and is in `next` got where it was going.
 fn went_on(phase: Phase, next: Phase) -> bool {
     match (phase.state(), next.state()) {
-        (State::PoweringOn, State::PoweringOn | State::Ready) => true,
+        (State::PoweringOn, State::PoweringOn | State::Ready) | (State::Draining, State::Off) => true,
         (State::Draining, State::Draining) => next != Phase::ForcingOff,
-        (State::Draining, State::Off) => true,
         (State::PoweringOn | State::Draining | State::Off | State::Ready | State::Error, _) => false,
     }
 }
