@@ -165,7 +165,7 @@ export async function clusters(world) {
     assert.equal(await page.getByRole('columnheader', { name: 'Cluster' }).count(), 0, 'all are of one');
 
     await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: 'Overview', exact: true }).click();
-    await page.getByText('No machine of ours serves this cluster').waitFor(DONE);
+    await page.locator('.lead', { hasText: 'No machine of ours serves this cluster' }).waitFor(DONE);
     assert.equal(new URL(page.url()).searchParams.get('cluster'), other);
     assert.ok(!(await page.locator('main').innerText()).includes('web-2'), 'what is wrong with machines of another cluster');
     await shot(page, 'overview-clusters');
