@@ -91,6 +91,8 @@ async fn pages_are_made_of_what_the_caller_sees() {
     assert_eq!(overview["freeze"]["mode"], "none");
 
     energy_and_history(&ann).await;
+    one_cluster(&ann, &lab).await;
+    phases(&ann, &bob).await;
     search(&ann, &lab).await;
     transcript(&ann).await;
     what_if(&ann, &lab).await;
@@ -132,6 +134,11 @@ async fn energy_and_history(ann: &Caller) {
         })
         .await;
     assert_eq!(energy["pools"][0]["name"], "gpu", "{energy}");
+    // The one rack holds what the one pool holds.
+    let mut rack = energy["racks"][0].clone();
+    assert_eq!(rack["name"], "r1", "{energy}");
+    rack["name"] = json!("gpu");
+    assert_eq!(rack, energy["pools"][0], "{energy}");
     assert!(energy["all_on_milliwatts"].as_i64() >= Some(540_000), "{energy}");
     assert!(energy["method"].as_str().unwrap().contains("idle watts"));
     assert_eq!(energy["cycle_budget"], 24);
@@ -158,6 +165,59 @@ async fn energy_and_history(ann: &Caller) {
     assert_eq!(only["series"].as_array().unwrap().len(), 1, "{only}");
     let refused = ann.get("/api/v1/history?series=odd&window=3d").await.refused(400, "VALIDATION_ERROR");
     assert!(refused.details().contains("series") && refused.details().contains("window"), "{}", refused.body);
+}
+
+/// A page about one cluster shows its machines and nothing of the others.
+async fn one_cluster(ann: &Caller, lab: &Lab) {
+    let other = json!({ "name": "other", "spec": { "platform": { "type": "baremetal" } } });
+    let other = ann.post("/api/v1/clusters", &other).await.expect(201).id();
+    let last = |body: &Value, name: &str| {
+        let all = body["series"].as_array().unwrap();
+        let one = all.iter().find(|one| one["name"] == name).unwrap_or_else(|| panic!("{name}: {body}"));
+        one["points"].as_array().unwrap().last().unwrap()[1].clone()
+    };
+    for (cluster, hosts, cores) in [(&lab.cluster, 3, 48_000), (&other, 0, 0)] {
+        let overview = ann.get(&format!("/api/v1/overview?cluster_id={cluster}")).await.expect(200).body;
+        assert_eq!(overview["hosts"]["total"], hosts, "{overview}");
+        assert_eq!(overview["pending"]["unseen_clusters"], 1, "{overview}");
+        let busy = overview["operations"].as_array().unwrap().len()
+            + overview["attention"].as_array().unwrap().len();
+        assert!(hosts > 0 || busy == 0, "what the other has to do is not its: {overview}");
+        let history =
+            ann.get(&format!("/api/v1/history?series=total_cpu&cluster_id={cluster}")).await.expect(200).body;
+        assert_eq!(last(&history, "total_cpu"), cores, "{history}");
+        assert!(hosts > 0 || history["marks"] == json!([]), "{history}");
+    }
+    assert_eq!(ann.get("/api/v1/overview").await.expect(200).body["pending"]["unseen_clusters"], 2);
+    for path in ["overview", "history", "pending"] {
+        let nobody = format!("/api/v1/{path}?cluster_id=550e8400-e29b-41d4-a716-446655440000");
+        ann.get(&nobody).await.refused(404, "NOT_FOUND");
+    }
+    ann.delete(&format!("/api/v1/clusters/{other}")).await;
+}
+
+/// How long phases may take is kept with what happened, and how long they take is known of the pool.
+async fn phases(ann: &Caller, bob: &Caller) {
+    let awake = |body: &Value| {
+        let all = body["phases"].as_array().cloned().unwrap_or_default();
+        all.iter().any(|one| one["phase"] == "power-requested")
+    };
+    let took = ann.until("/api/v1/hosts/gpu-1/durations", awake).await;
+    assert_eq!((&took["pool"], &took["hosts"]), (&json!("gpu"), &json!(3)), "{took}");
+    for one in took["phases"].as_array().unwrap() {
+        assert!(one["count"].as_u64() >= Some(1) && one["median_millis"].is_u64(), "{one}");
+    }
+    let mut limited = 0;
+    for host in ["gpu-0", "gpu-1", "gpu-2"] {
+        let story = ann.get(&format!("/api/v1/hosts/{host}/events")).await.expect(200).body;
+        for event in story["events"].as_array().unwrap() {
+            let Some(deadline) = event["deadline"].as_str() else { continue };
+            assert!(deadline > event["at"].as_str().unwrap(), "{event}");
+            limited += usize::from(event["to"] == "powering-on/power-requested");
+        }
+    }
+    assert!(limited >= 1, "a power-on has until when it may take");
+    bob.get("/api/v1/hosts/gpu-1/durations").await.refused(404, "NOT_FOUND");
 }
 
 async fn search(ann: &Caller, lab: &Lab) {

@@ -10,6 +10,7 @@ import { disturbed } from './disturbed.mjs';
 import { identities } from './identities.mjs';
 import { matrix } from './matrix.mjs';
 import { lively, steady } from './story.mjs';
+import { clusters, late } from './views.mjs';
 
 const started = Date.now();
 let [passed, failed] = [0, 0];
@@ -80,6 +81,8 @@ await part('lab', async () => {
   console.log(`      the lab is ready after ${Date.now() - started} ms`);
   await matrix(world);
   await actions(world);
+  await late(world);
+  await clusters(world);
 });
 // While the server of the lab is gone for a minute, the others go on.
 const gone = part('lab', () => disturbed(world));

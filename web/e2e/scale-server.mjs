@@ -55,6 +55,7 @@ setInterval(() => {
 const decisions = Array.from({ length: 100 }, (_, n) => ({ ...seen.decisions.decisions[n % seen.decisions.decisions.length], id: `d-${n}`, number: n }));
 const answers = [
   [/^\/api\/v1\/hosts\/[^/]+\/events/, () => seen.events],
+  [/^\/api\/v1\/hosts\/[^/]+\/durations/, () => seen.durations],
   [/^\/api\/v1\/hosts\/[^/]+\/transcript/, () => seen.transcript],
   [/^\/api\/v1\/hosts\/([^/?]+)/, ([, name]) => hosts.find((host) => host.name === name)],
   [/^\/api\/v1\/hosts.*[?&]pool=([^&]+)/, ([, pool]) => ({ hosts: hosts.filter((host) => host.spec.pool === pool), total: HOSTS })],

@@ -25,7 +25,7 @@ async function recorded() {
     const ready = (await fleet.get('/api/v1/hosts?limit=100')).hosts.find((one) => one.status.state === 'ready' && one.status.kubernetesNode);
     const host = ready.name;
     const decision = (await fleet.get('/api/v1/decisions?limit=1&actions_only=true')).decisions[0].id;
-    const asked = { hosts: 'hosts?limit=100', racks: 'racks', pools: 'nodepools', overview: 'overview', pending: 'pending', energy: 'energy', me: 'me', signIn: 'sign-in', decisions: 'decisions?limit=100', decision: `decisions/${decision}`, clusters: 'clusters', events: `hosts/${host}/events`, transcript: `hosts/${host}/transcript`, explain: `explain/host/${host}`, node: `explain/node/${ready.status.kubernetesNode}`, settings: 'settings', audit: 'audit?limit=100', history: 'history?series=demand_cpu,on_cpu,total_cpu,pending,hosts_on,watts,pool_watts,all_on_watts' };
+    const asked = { hosts: 'hosts?limit=100', racks: 'racks', pools: 'nodepools', overview: 'overview', pending: 'pending', energy: 'energy', me: 'me', signIn: 'sign-in', decisions: 'decisions?limit=100', decision: `decisions/${decision}`, clusters: 'clusters', events: `hosts/${host}/events`, durations: `hosts/${host}/durations`, transcript: `hosts/${host}/transcript`, explain: `explain/host/${host}`, node: `explain/node/${ready.status.kubernetesNode}`, settings: 'settings', audit: 'audit?limit=100', history: 'history?series=demand_cpu,on_cpu,total_cpu,pending,hosts_on,watts,pool_watts,all_on_watts' };
     const found = {};
     for (const [name, where] of Object.entries(asked)) found[name] = await fleet.get(`/api/v1/${where}`);
     found.whatIf = await (await fetch(`${fleet.url}/api/v1/what-if`, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: '{}' })).json();

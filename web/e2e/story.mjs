@@ -6,6 +6,7 @@ import { promisify } from 'node:util';
 import { findings, fits, open, settled, shot } from './browser.mjs';
 import { demo } from './demo.mjs';
 import { muster, until } from './lab.mjs';
+import { views } from './views.mjs';
 
 const run = promisify(execFile);
 const DONE = { timeout: 300_000 };
@@ -133,6 +134,8 @@ export async function steady(world) {
       await shot(page, 'demo-causes');
     });
 
+    await views({ check, assert, window, fleet });
+
     await check('on paper: the content alone, whole and light', async () => {
       for (const [name, where] of [['overview', '/'], ['pending', '/pending'], ['host', '/hosts/web-01'], ['racks', '/racks']]) {
         await window.to(where);
@@ -196,8 +199,11 @@ export async function lively(world) {
       await settled(page);
       // Time runs here: a pod that has got its place meanwhile is no longer among those that wait.
       const waits = async (name) => (await fleet.get('/api/v1/pending')).groups.some((group) => group.pods.some((pod) => `${pod.namespace}/${pod.name}` === name));
-      const names = (await fleet.get('/api/v1/pending')).groups.flatMap((group) => group.pods.slice(0, 4).map((pod) => `${pod.namespace}/${pod.name}`));
-      assert.ok(names.length >= 2, 'pods wait for two reasons');
+      // And those that waited a moment ago may have theirs: others follow.
+      const names = await until('pods wait for two reasons', async () => {
+        const { groups } = await fleet.get('/api/v1/pending');
+        return groups.length >= 2 && groups.flatMap((group) => group.pods.slice(0, 4).map((pod) => `${pod.namespace}/${pod.name}`));
+      }, 1_200_000);
       for (const name of names) {
         await go(page, `/explain/pod/${name}`);
         await until(`the same cause of ${name}`, async () => {

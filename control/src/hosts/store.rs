@@ -86,6 +86,7 @@ impl Writes<'_> {
             rule: "remark".into(),
             message: message.clone(),
             operation: self.step.state.op.as_ref().map(|op| op.id.clone()),
+            deadline: None,
         };
         told.into_iter().chain(self.remarks.iter().map(remark)).collect()
     }

@@ -34,6 +34,9 @@ pub struct HistoryEntry {
     pub count: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
+    /// Until when the phase that begins here may take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Timestamp>,
 }
 
 impl Inventory {
@@ -59,6 +62,7 @@ impl Inventory {
                 to: Some(event.to.to_string()),
                 count: event.count,
                 operation: event.operation,
+                deadline: event.deadline,
             })
             .collect();
         story.extend(self.changes(name).await?.changes.into_iter().map(|change| HistoryEntry {
@@ -71,6 +75,7 @@ impl Inventory {
             to: None,
             count: 1,
             operation: None,
+            deadline: None,
         }));
         story.sort_by_key(|entry| entry.at);
         Ok(story)

@@ -63,6 +63,7 @@ impl Step {
             rule: self.rule.to_string(),
             message: self.reason.clone(),
             operation: self.state.op.as_ref().map(|op| op.id.clone()),
+            deadline: self.state.status.deadline,
         })
     }
 }

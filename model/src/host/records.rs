@@ -72,6 +72,9 @@ pub struct HostEvent {
     pub message: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
+    /// Until when the phase that begins here may take, as it was said at that moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Timestamp>,
 }
 
 const fn once() -> u32 {
@@ -122,6 +125,7 @@ mod tests {
             rule: "row 4".into(),
             message: message.into(),
             operation: None,
+            deadline: None,
         }
     }
 

@@ -15,12 +15,12 @@ use muster_control::{
 use muster_model::{
     Duration, Known, Timestamp,
     field::FieldError,
-    host::{PublicPower, WattsBy},
+    host::{BareMetalNodeSpec, HostMetrics, PublicPower, WattsBy},
     identity::Resource,
 };
 use serde_json::{Value, json};
 
-use super::{Call, decisions, reply};
+use super::{Call, decisions, part::Part, reply};
 use crate::error::ApiError;
 
 /// How it is counted, for people who are shown a sum.
@@ -71,6 +71,7 @@ fn visible(call: &Call, row: &PoolRow) -> bool {
 /// What was saved since the oldest sample of the last 24 hours.
 pub(super) async fn saved_lately(
     call: &Call,
+    part: &Part,
     hosts: &[Arc<Host>],
     now: Timestamp,
 ) -> Result<Value, ApiError> {
@@ -78,7 +79,7 @@ pub(super) async fn saved_lately(
     let total: u64 =
         hosts.iter().filter_map(|host| host.metrics.as_deref()).map(|one| one.saved_milliwatt_hours).sum();
     let before = samples.first().map(|sample| {
-        let rows = sample.pools.iter().filter(|row| visible(call, row));
+        let rows = sample.pools.iter().filter(|row| visible(call, row) && part.has_pool(&row.pool));
         (sample.at, rows.map(|row| row.saved_milliwatt_hours).sum::<u64>())
     });
     let (since, before) = before.map_or((None, 0), |(at, before)| (Some(at), before));
@@ -98,32 +99,19 @@ pub async fn read(call: Call) -> Result<Response, ApiError> {
     let hosts = call.inventory().hosts(&call.host_filter())?;
     let global = call.inventory().global();
     let price = global.config.energy_price_micros;
-    let mut pools: BTreeMap<String, Pool> = BTreeMap::new();
+    let mut pools: BTreeMap<String, Share> = BTreeMap::new();
+    let mut racks: BTreeMap<Option<String>, Share> = BTreeMap::new();
+    let mut all = Share::default();
     let mut cycles = Vec::new();
-    let (mut used, mut saved, mut all_on) = (0_u64, 0_u64, 0_i64);
     for host in &hosts {
         let Some(spec) = host.readable() else { continue };
-        let pool = pools.entry(spec.pool.clone()).or_default();
-        pool.hosts += 1;
-        let idle = spec.idle_watts.map(|watts| i64::from(watts) * 1000);
-        let mut now_drawn = 0;
-        match host.metrics.as_deref() {
-            Some(metrics) => {
-                match metrics.milliwatts.value() {
-                    Some(value) => now_drawn = *value,
-                    None => pool.unmetered += 1,
-                }
-                pool.milliwatts += now_drawn;
-                pool.used += metrics.used_milliwatt_hours;
-                pool.saved += metrics.saved_milliwatt_hours;
-                used = used.saturating_add(metrics.used_milliwatt_hours);
-                saved = saved.saturating_add(metrics.saved_milliwatt_hours);
-            }
-            None => pool.unmetered += 1,
+        for share in [
+            &mut all,
+            pools.entry(spec.pool.clone()).or_default(),
+            racks.entry(spec.rack.clone()).or_default(),
+        ] {
+            share.add(spec, host.metrics.as_deref());
         }
-        pool.undeclared += usize::from(idle.is_none());
-        pool.all_on += idle.unwrap_or(0).max(now_drawn);
-        all_on += idle.unwrap_or(0).max(now_drawn);
         if let Some(status) = &host.status {
             cycles.push((status.starts.len(), host.name.to_string(), spec.pool.clone()));
         }
@@ -133,18 +121,19 @@ pub async fn read(call: Call) -> Result<Response, ApiError> {
     let answer = json!({
         "at": now,
         "milliwatts": drawn.milliwatts,
-        "all_on_milliwatts": all_on,
+        "all_on_milliwatts": all.all_on,
         "unmetered": drawn.unmetered,
         "declared": drawn.declared,
-        "used_milliwatt_hours": used,
-        "saved_milliwatt_hours": saved,
-        "used_micros": cost(used, price),
-        "saved_micros": cost(saved, price),
+        "used_milliwatt_hours": all.used,
+        "saved_milliwatt_hours": all.saved,
+        "used_micros": cost(all.used, price),
+        "saved_micros": cost(all.saved, price),
         "price_micros": price,
         "currency": global.config.currency,
-        "saved_today": saved_lately(&call, &hosts, now).await?,
+        "saved_today": saved_lately(&call, &Part::default(), &hosts, now).await?,
         "method": METHOD,
-        "pools": pools.iter().map(|(name, pool)| pool.show(name)).collect::<Vec<_>>(),
+        "pools": pools.iter().map(|(name, pool)| pool.show(Some(name))).collect::<Vec<_>>(),
+        "racks": racks.iter().map(|(name, rack)| rack.show(name.as_deref())).collect::<Vec<_>>(),
         "cycles_total": cycles.len(),
         "cycles": cycles.iter().take(MOST_CYCLES)
             .map(|(count, host, pool)| json!({ "host": host, "pool": pool, "count": count })).collect::<Vec<_>>(),
@@ -153,8 +142,9 @@ pub async fn read(call: Call) -> Result<Response, ApiError> {
     Ok(reply::value(StatusCode::OK, &answer))
 }
 
+/// What some hosts draw, used and saved.
 #[derive(Debug, Default)]
-struct Pool {
+struct Share {
     hosts: usize,
     unmetered: usize,
     undeclared: usize,
@@ -164,8 +154,23 @@ struct Pool {
     saved: u64,
 }
 
-impl Pool {
-    fn show(&self, name: &str) -> Value {
+impl Share {
+    fn add(&mut self, spec: &BareMetalNodeSpec, metrics: Option<&HostMetrics>) {
+        let idle = spec.idle_watts.map(|watts| i64::from(watts) * 1000);
+        let drawn = metrics.and_then(|metrics| metrics.milliwatts.value().copied());
+        self.hosts += 1;
+        self.unmetered += usize::from(drawn.is_none());
+        self.undeclared += usize::from(idle.is_none());
+        self.milliwatts = self.milliwatts.saturating_add(drawn.unwrap_or(0));
+        self.all_on = self.all_on.saturating_add(idle.unwrap_or(0).max(drawn.unwrap_or(0)));
+        if let Some(metrics) = metrics {
+            self.used = self.used.saturating_add(metrics.used_milliwatt_hours);
+            self.saved = self.saved.saturating_add(metrics.saved_milliwatt_hours);
+        }
+    }
+
+    /// `null` is the name of hosts that stand in no rack.
+    fn show(&self, name: Option<&str>) -> Value {
         json!({ "name": name, "hosts": self.hosts, "milliwatts": self.milliwatts, "all_on_milliwatts": self.all_on,
             "used_milliwatt_hours": self.used, "saved_milliwatt_hours": self.saved, "unmetered": self.unmetered,
             "undeclared": self.undeclared })
@@ -197,6 +202,7 @@ pub async fn history(call: Call) -> Result<Response, ApiError> {
         let fault = FieldError::new("series", "is not a series").found_text(wrong);
         query.fault(fault.allowed(SERIES.join(", ")));
     }
+    let part = Part::read(&call, &mut query).await?;
     query.finish()?;
     let window = window.unwrap_or(LONGEST);
     let now = call.app.clock.now();
@@ -207,20 +213,23 @@ pub async fn history(call: Call) -> Result<Response, ApiError> {
     let mut series: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for sample in &samples {
         let at = sample.at.millis() / 1000;
-        for (name, value) in points(&call, sample, &asked) {
+        for (name, value) in points(&call, &part, sample, &asked) {
             series.entry(name).or_default().push(json!([at, value]));
         }
     }
     let series: Vec<Value> =
         series.into_iter().map(|(name, points)| json!({ "name": name, "points": points })).collect();
-    let answer = json!({ "from": from, "to": now, "series": series, "marks": marks(&call, from).await? });
+    let answer =
+        json!({ "from": from, "to": now, "series": series, "marks": marks(&call, &part, from).await? });
     Ok(reply::value(StatusCode::OK, &answer))
 }
 
 /// The figures of one moment that the caller sees; `None` is unknown.
-fn points(call: &Call, sample: &Sample, asked: &BTreeSet<String>) -> Vec<(String, Option<i64>)> {
-    let pools: Vec<&PoolRow> = sample.pools.iter().filter(|row| visible(call, row)).collect();
-    let clusters: Vec<_> = sample.clusters.iter().filter(|row| call.sees(&row.project)).collect();
+fn points(call: &Call, part: &Part, sample: &Sample, asked: &BTreeSet<String>) -> Vec<(String, Option<i64>)> {
+    let pools: Vec<&PoolRow> =
+        sample.pools.iter().filter(|row| visible(call, row) && part.has_pool(&row.pool)).collect();
+    let clusters: Vec<_> =
+        sample.clusters.iter().filter(|row| call.sees(&row.project) && part.has_cluster(row.id)).collect();
     let known = |values: Vec<Option<i64>>| -> Option<i64> {
         let known: Vec<i64> = values.into_iter().flatten().collect();
         (!known.is_empty()).then(|| known.into_iter().fold(0, i64::saturating_add))
@@ -248,10 +257,10 @@ fn points(call: &Call, sample: &Sample, asked: &BTreeSet<String>) -> Vec<(String
 }
 
 /// Decisions that changed something, for the time axis.
-async fn marks(call: &Call, from: Timestamp) -> Result<Vec<Value>, ApiError> {
+async fn marks(call: &Call, part: &Part, from: Timestamp) -> Result<Vec<Value>, ApiError> {
     let filter = DecisionFilter { since: Some(from), actions_only: true, ..DecisionFilter::default() };
     let mut marks = Vec::new();
-    for cluster in decisions::clusters(call) {
+    for cluster in decisions::clusters(call).into_iter().filter(|one| part.has_cluster(*one)) {
         let page = call.app.explain.journal().list(cluster, &filter, None, MOST_MARKS).await?;
         marks.extend(page.decisions.into_iter().map(|one| (one.at, one)));
     }

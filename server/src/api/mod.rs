@@ -21,6 +21,7 @@ pub mod named;
 mod objects;
 pub mod operations;
 pub mod overview;
+mod part;
 pub mod pending;
 pub mod pools;
 pub mod probes;

@@ -8,13 +8,13 @@ use muster_control::{
     registry::{Kind, Subject},
 };
 use muster_model::{
-    Duration, Known, Timestamp,
+    ClusterId, Duration, Known, Timestamp,
     host::{BareMetalNodeStatus, Phase, PublicPower, State},
     identity::Resource,
 };
 use serde_json::{Value, json};
 
-use super::{Call, energy, pending, reply};
+use super::{Call, energy, part::Part, pending, reply};
 use crate::error::ApiError;
 
 /// Things that need somebody, and operations, that are listed; the counts say how many there are.
@@ -25,10 +25,13 @@ const SILENT: Duration = Duration::from_mins(2);
 /// `GET /api/v1/overview`
 pub async fn read(call: Call) -> Result<Response, ApiError> {
     call.check_list(Resource::NodePools)?;
-    call.query()?.finish()?;
+    let mut query = call.query()?;
+    let part = Part::read(&call, &mut query).await?;
+    query.finish()?;
     let now = call.app.clock.now();
-    let hosts = call.inventory().hosts(&call.host_filter())?;
-    let waiting = pending::waiting(&call, None).await?;
+    let mut hosts = call.inventory().hosts(&call.host_filter())?;
+    hosts.retain(|host| host.pool().map_or(part.cluster().is_none(), |pool| part.has_pool(pool)));
+    let waiting = pending::waiting(&call, part.cluster()).await?;
     let mut attention: Vec<(u8, Value)> = Vec::new();
     attention.extend(alike(hosts.iter().filter_map(|host| trouble(host, now)).collect()));
     // `None` means that nobody can see any pod.
@@ -49,8 +52,8 @@ pub async fn read(call: Call) -> Result<Response, ApiError> {
             ));
         }
     }
-    pools_in_trouble(&call, &mut attention);
-    planners_in_trouble(&call, &mut attention);
+    pools_in_trouble(&call, &part, &mut attention);
+    planners_in_trouble(&call, &part, &mut attention);
     attention.sort_by_key(|(rank, _)| *rank);
     let mut by_state: BTreeMap<State, usize> = BTreeMap::new();
     let mut held = 0;
@@ -61,7 +64,7 @@ pub async fn read(call: Call) -> Result<Response, ApiError> {
     let on =
         |host: &&Arc<Host>| host.status.as_ref().is_some_and(|status| status.power_state == PublicPower::On);
     let drawn = energy::drawn(&hosts);
-    let operations = operations(&call, &hosts).await?;
+    let operations = operations(&call, &part, &hosts).await?;
     let answer = json!({
         "at": now,
         "revision": call.app.registry.revision().max(call.inventory().revision()).to_string(),
@@ -72,7 +75,7 @@ pub async fn read(call: Call) -> Result<Response, ApiError> {
         "milliwatts": drawn.milliwatts,
         "unmetered": drawn.unmetered,
         "declared": drawn.declared,
-        "saved_today": energy::saved_lately(&call, &hosts, now).await?,
+        "saved_today": energy::saved_lately(&call, &part, &hosts, now).await?,
         "attention_total": attention.len(),
         "attention": attention.into_iter().take(MOST).map(|(_, one)| one).collect::<Vec<_>>(),
         "operations_total": operations.len(),
@@ -180,9 +183,10 @@ fn trouble(host: &Host, now: Timestamp) -> Option<Trouble> {
     }
 }
 
-fn pools_in_trouble(call: &Call, attention: &mut Vec<(u8, Value)>) {
+fn pools_in_trouble(call: &Call, part: &Part, attention: &mut Vec<(u8, Value)>) {
     call.app.registry.each(Kind::Pool, |pool| {
-        if !call.sees(&pool.project) || pool.deleting || pool.health != "Unhealthy" {
+        let shown = call.sees(&pool.project) && part.has_cluster(ClusterId::from(pool.cluster));
+        if !shown || pool.deleting || pool.health != "Unhealthy" {
             return;
         }
         let line = format!("pool {} has failed", pool.name);
@@ -194,9 +198,9 @@ fn pools_in_trouble(call: &Call, attention: &mut Vec<(u8, Value)>) {
     });
 }
 
-fn planners_in_trouble(call: &Call, attention: &mut Vec<(u8, Value)>) {
+fn planners_in_trouble(call: &Call, part: &Part, attention: &mut Vec<(u8, Value)>) {
     for live in call.app.explain.board().all() {
-        if !call.sees(&live.project) {
+        if !call.sees(&live.project) || !part.has_cluster(live.cluster_id) {
             continue;
         }
         if let Some(waiting) = &live.waiting {
@@ -211,7 +215,7 @@ fn planners_in_trouble(call: &Call, attention: &mut Vec<(u8, Value)>) {
 }
 
 /// What is under way: on hosts as their records tell it, on pools as their open operations do.
-async fn operations(call: &Call, hosts: &[Arc<Host>]) -> Result<Vec<Value>, ApiError> {
+async fn operations(call: &Call, part: &Part, hosts: &[Arc<Host>]) -> Result<Vec<Value>, ApiError> {
     let mut all: Vec<(Timestamp, Value)> = Vec::new();
     for host in hosts {
         let (Some(op), Some(status)) = (&host.op, &host.status) else { continue };
@@ -224,10 +228,11 @@ async fn operations(call: &Call, hosts: &[Arc<Host>]) -> Result<Vec<Value>, ApiE
         ));
     }
     for operation in call.app.registry.open_operations().await? {
-        let Subject::Pool { nodepool_id, nodepool_name, target_nodes, .. } = &operation.subject else {
+        let Subject::Pool { nodepool_id, cluster_id, nodepool_name, target_nodes, .. } = &operation.subject
+        else {
             continue;
         };
-        if !call.sees(&operation.project) {
+        if !call.sees(&operation.project) || !part.has_cluster(ClusterId::from(*cluster_id)) {
             continue;
         }
         all.push((

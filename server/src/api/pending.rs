@@ -11,7 +11,7 @@ use muster_engine::explain::PatchKind;
 use muster_model::{ClusterId, identity::Resource};
 use serde_json::{Value, json};
 
-use super::{Call, decisions, reply, request::path_id};
+use super::{Call, part::Part, reply};
 use crate::error::ApiError;
 
 /// The groups of one cluster; `None` where nobody sees pods.
@@ -44,16 +44,8 @@ pub(super) async fn waiting(call: &Call, only: Option<ClusterId>) -> Result<Vec<
 pub async fn read(call: Call) -> Result<Response, ApiError> {
     call.check_list(Resource::NodePools)?;
     let mut query = call.query()?;
-    let cluster = query.text("cluster_id");
+    let only = Part::read(&call, &mut query).await?.cluster();
     query.finish()?;
-    let only = match cluster {
-        Some(text) => {
-            let id = path_id(&text)?;
-            let seen = decisions::clusters(&call).into_iter().find(|cluster| cluster.uuid() == id);
-            Some(seen.ok_or_else(|| ApiError::not_found(Kind::Cluster.title()))?)
-        }
-        None => None,
-    };
     let pools = pool_ids(&call);
     let (mut groups, mut unseen, mut total) = (Vec::new(), Vec::new(), 0);
     for waiting in waiting(&call, only).await? {

@@ -210,7 +210,8 @@ pub(super) fn schemas() -> Value {
         "History": { "type": "object", "required": ["events", "total"], "properties": { "total": { "type": "integer" },
             "events": { "type": "array", "items": { "type": "object", "required": ["at", "source", "by", "what", "message"], "properties": {
                 "at": time, "source": list_of(&["lifecycle", "inventory"]), "by": text, "what": text, "message": text,
-                "from": text, "to": text, "count": { "type": "integer" }, "operation": text } } } } },
+                "from": text, "to": text, "count": { "type": "integer" }, "operation": text,
+                "deadline": time } } } } },
         "Reason": { "type": "object", "required": ["reason"], "properties": { "reason": reason } },
         "HoldRequest": { "type": "object", "required": ["reason"], "properties": { "reason": reason, "until": time, "for": text } },
         "ReleaseRequest": { "type": "object", "properties": { "reason": reason } },

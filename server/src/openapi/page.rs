@@ -6,16 +6,17 @@ use serde_json::{Value, json};
 use super::{Operation, schemas::words};
 
 pub(super) const OPERATIONS: &[Operation] = &[
-    operation!("get" "/api/v1/overview" "readOverview" 200 None => Some("Overview"), &["project"], "The whole at a glance, the worst first"),
+    operation!("get" "/api/v1/overview" "readOverview" 200 None => Some("Overview"), &["cluster_id", "project"], "The whole at a glance, the worst first"),
     operation!("get" "/api/v1/pending" "listPending" 200 None => Some("PendingPods"), &["cluster_id", "project"], "Pods that wait, by why they wait, with what would help"),
-    operation!("get" "/api/v1/energy" "readEnergy" 200 None => Some("Energy"), &["project"], "What is drawn, used and saved, by pool, and how it is counted"),
-    operation!("get" "/api/v1/history" "readHistory" 200 None => Some("FigureHistory"), &["series", "window", "project"], "Figures of the last day over time"),
+    operation!("get" "/api/v1/energy" "readEnergy" 200 None => Some("Energy"), &["project"], "What is drawn, used and saved, by pool and by rack, and how it is counted"),
+    operation!("get" "/api/v1/history" "readHistory" 200 None => Some("FigureHistory"), &["series", "window", "cluster_id", "project"], "Figures of the last day over time"),
     operation!("get" "/api/v1/search" "search" 200 None => Some("SearchResults"), &["q", "search_limit", "project"], "Whatever has that name, MAC, serial number or address"),
     operation!("get" "/api/v1/stream" "stream" 200 None => None, &["after", "timeout_seconds", "project"], "What changes, as server-sent events with sequence numbers"),
     operation!("post" "/api/v1/what-if" "askWhatIf" 200 Some("WhatIfQuestion") => Some("WhatIfAnswer"), &["project"], "What would happen; nothing is changed"),
     operation!("get" "/api/v1/me" "readMe" 200 None => Some("Me"), &["project"], "Who the caller is, its roles, and what it may do"),
     operation!("get" "/api/v1/sign-in" "readSignIn" 200 None => Some("SignIn"), &[], "How callers prove who they are here"),
     operation!("get" "/api/v1/settings" "readSettings" 200 None => Some("Settings"), &["project"], "Settings in force and where they come from, without secrets"),
+    operation!("get" "/api/v1/hosts/{name}/durations" "readHostDurations" 200 None => Some("PhaseDurations"), &["project"], "How long each phase takes on the servers of its pool"),
     operation!("get" "/api/v1/hosts/{name}/transcript" "readHostTranscript" 200 None => Some("Transcript"), &["project"], "What was said to a server's BMC lately, without secrets"),
 ];
 
@@ -112,6 +113,7 @@ pub(super) fn schemas() -> Value {
     });
     all["PendingPods"] = pending(&text, &time, &number, &texts);
     all["Energy"] = energy(&text, &time, &number, &saved);
+    all["PhaseDurations"] = durations(&text, &number);
     all["WhatIfAnswer"] = answer(&text, &time, &number, &texts);
     all
 }
@@ -172,6 +174,9 @@ fn energy(text: &Value, time: &Value, number: &Value, saved: &Value) -> Value {
         json!({ "name": text, "hosts": number, "milliwatts": number, "all_on_milliwatts": number, "used_milliwatt_hours": number,
             "saved_milliwatt_hours": number, "unmetered": number, "undeclared": number }),
     );
+    let mut rack = pool.clone();
+    rack["properties"]["name"] =
+        json!({ "type": ["string", "null"], "description": "null for servers in no rack" });
     let cycle = object(&["host", "pool", "count"], json!({ "host": text, "pool": text, "count": number }));
     object(
         &[
@@ -182,13 +187,26 @@ fn energy(text: &Value, time: &Value, number: &Value, saved: &Value) -> Value {
             "saved_milliwatt_hours",
             "method",
             "pools",
+            "racks",
             "cycles",
             "cycle_budget",
         ],
         json!({ "at": time, "milliwatts": number, "all_on_milliwatts": number, "unmetered": number, "declared": number,
             "used_milliwatt_hours": number, "saved_milliwatt_hours": number, "used_micros": maybe("integer"),
             "saved_micros": maybe("integer"), "price_micros": maybe("integer"), "currency": maybe("string"), "saved_today": saved,
-            "method": text, "pools": list(&pool), "cycles_total": number, "cycles": list(&cycle), "cycle_budget": number }),
+            "method": text, "pools": list(&pool), "racks": list(&rack), "cycles_total": number, "cycles": list(&cycle), "cycle_budget": number }),
+    )
+}
+
+fn durations(text: &Value, number: &Value) -> Value {
+    let phase = object(
+        &["phase", "count", "median_millis"],
+        json!({ "phase": text, "count": number, "median_millis": number }),
+    );
+    object(
+        &["pool", "hosts", "phases"],
+        json!({ "pool": text, "phases": list(&phase),
+            "hosts": { "type": "integer", "description": "Servers of its pool whose histories were read" } }),
     )
 }
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { bytes, clock, duration, energy, moment, money, plural, quantity, shape, share, short, sign, watts } from './format.ts';
+import { bytes, clock, duration, energy, moment, money, plural, quantity, readable, shape, share, short, sign, watts } from './format.ts';
 
 const same = (found: unknown, wanted: unknown) => expect(found).toBe(wanted);
 
@@ -20,6 +20,13 @@ test('amounts keep three digits', () => {
   same(short(0.5), '0.5');
   same(plural(1, 'host'), '1 host');
   same(plural(2, 'host'), '2 hosts');
+});
+
+test('times in sentences are told as everywhere else', () => {
+  const now = Date.parse('2026-11-17T09:00:00Z');
+  const told = (time: string) => moment(time, now);
+  same(readable('rests until 2026-11-17T08:26:32.988Z, then 2026-11-17T08:30:00Z', now), `rests until ${told('2026-11-17T08:26:32.988Z')}, then ${told('2026-11-17T08:30:00Z')}`);
+  same(readable('next look in 1m1.934s, then 0.4s; of 15m and v1.2', now), 'next look in 1m2s, then 0.4s; of 15m and v1.2');
 });
 
 test('moments of other days say which', () => {

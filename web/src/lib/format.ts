@@ -102,6 +102,12 @@ export function moment(time: string, now: number): string {
   return `${date.toLocaleDateString('en-GB', { day: 'numeric', month: 'short', year })} ${text}`;
 }
 
+/** A text of the server with its times as the page tells them: `until 2026-11-17T08:26:32.988Z` is until 08:26:32, `1m1.934s` is 1m2s. */
+export const readable = (text: string, now: number): string =>
+  text
+    .replace(/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z/g, (time) => moment(time, now))
+    .replace(/\b((?:\d+[hm])*)(\d+\.\d+)s\b/g, (whole, before: string, seconds: string) => (before || Number(seconds) >= 1 ? `${before}${Math.round(Number(seconds))}s` : whole));
+
 /** What share of `required` there is, where both are numbers of one unit: `10.9 GiB` of `12 GiB`. */
 export function share(observed: string, required: string): number | undefined {
   const read = (text: string) => /^(\d+(?:\.\d+)?)\s*(\D*)$/.exec(text.trim());

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { commandOf, questionFrom, questionOf } from './question.ts';
+import { commandOf, likeIt, questionFrom, questionOf } from './question.ts';
 
 const ask = (text: string) => questionFrom(new URLSearchParams(text));
 
@@ -17,6 +17,15 @@ test('a suggested change can be tried when it is about the size of a pool', () =
   expect(ask(query ?? '')).toEqual({ set: ['gpu.max=3'] });
   expect(questionOf({ object: 'nodepools/gpu', patch: { spec: { labels: { a: 'b' } } } })).toBeUndefined();
   expect(questionOf({ object: 'deployments/default/web', patch: { spec: {} } })).toBeUndefined();
+});
+
+test('a change of pods can be looked at as pods of that shape', () => {
+  const tolerates = { object: 'pods/default/export-31', helps: 1, patch: { spec: { containers: [{ name: 'main', resources: { requests: { cpu: '64000m', memory: '524288Mi' } } }], tolerations: [{ key: 'nvidia.com/gpu', operator: 'Exists', effect: 'NoSchedule' }] } } };
+  expect(ask(likeIt(tolerates, { cpu: '96 cpu', memory: '768 GiB' }) ?? '')).toEqual({ add: { count: 1, cpu: '64', memory: '512Gi', tolerate: ['nvidia.com/gpu'] } });
+  const moves = { object: 'pods/default/ci-1', helps: 6, patch: { spec: { nodeSelector: { nodepool: 'batch', zone: null } } } };
+  expect(ask(likeIt(moves, { cpu: '4 cpu', memory: '8 GiB', 'nvidia.com/gpu': '2' }, 'c1') ?? '')).toEqual({ cluster_id: 'c1', add: { count: 6, cpu: '4', memory: '8Gi', gpu: 2, selector: ['nodepool=batch'] } });
+  expect(commandOf(ask(likeIt(moves, { cpu: '500m', memory: '8 GiB' }) ?? ''), 'http://127.0.0.1:8080')).toBe('muster simulate --live --add 6 --cpu 0.5 --memory 8Gi --selector nodepool=batch');
+  expect(likeIt({ object: 'nodepools/ci', helps: 1, patch: {} }, {})).toBeUndefined();
 });
 
 test('the same question on the command line', () => {

@@ -1,10 +1,11 @@
 // What-if questions as they stand in the URL, and as the API takes them. Pure, tested.
 
+import { quantity } from './format.ts';
 import type { Fix } from './types.ts';
 
 export type Question = {
   cluster_id?: string;
-  add?: { count: number; cpu?: string; memory?: string; gpu?: number; tolerate?: string[] };
+  add?: { count: number; cpu?: string; memory?: string; gpu?: number; tolerate?: string[]; selector?: string[] };
   fail?: string[];
   remove?: string[];
   set?: string[];
@@ -30,8 +31,8 @@ export function questionFrom(query: URLSearchParams): Question {
       return base;
     default: {
       const gpus = Number(query.get('gpus') ?? '0');
-      const tolerate = words(query.get('tolerate'));
-      return { ...base, add: { count: Number(query.get('count') ?? '20'), cpu: query.get('cpu') ?? '4', memory: query.get('memory') ?? '16Gi', ...(gpus > 0 ? { gpu: gpus } : {}), ...(tolerate.length ? { tolerate } : {}) } };
+      const [tolerate, selector] = [words(query.get('tolerate')), words(query.get('selector'))];
+      return { ...base, add: { count: Number(query.get('count') ?? '20'), cpu: query.get('cpu') ?? '4', memory: query.get('memory') ?? '16Gi', ...(gpus > 0 ? { gpu: gpus } : {}), ...(tolerate.length ? { tolerate } : {}), ...(selector.length ? { selector } : {}) } };
     }
   }
 }
@@ -49,6 +50,33 @@ export function questionOf(fix: Pick<Fix, 'object' | 'patch'>, cluster?: string)
   return set.length ? new URLSearchParams({ ask: 'set', set: set.join(','), ...(cluster ? { cluster } : {}) }).toString() : undefined;
 }
 
+type PodPatch = { spec?: { containers?: { resources?: { requests?: Record<string, string> } }[]; nodeSelector?: Record<string, string | null>; tolerations?: { key?: string; value?: string }[] } };
+/** `524288Mi` and `512 GiB` are both `512Gi`, `64000m` and `64 cpu` both `64`. */
+const amount = (text: string): string => quantity(text).replace(/ (?:cpu|B)$/, '').replace(/ ([KMGTP])iB$/, '$1i');
+
+/**
+ * A change of pods as a question that comes near to it: as many pods of that shape, added. What else they ask for is not
+ * in the change, so it is for somebody to look at, not a price to be told.
+ */
+export function likeIt(fix: Pick<Fix, 'object' | 'patch' | 'helps'>, requests: Record<string, string>, cluster?: string): string | undefined {
+  if (!fix.object.startsWith('pods/')) return undefined;
+  const spec = (fix.patch as PodPatch).spec ?? {};
+  const asked = { ...requests, ...spec.containers?.[0]?.resources?.requests };
+  const tolerate = (spec.tolerations ?? []).flatMap(({ key, value }) => (key ? [value ? `${key}=${value}` : key] : []));
+  const selector = Object.entries(spec.nodeSelector ?? {}).flatMap(([key, value]) => (value === null ? [] : [`${key}=${value}`]));
+  const gpus = asked['nvidia.com/gpu'] ?? asked.gpu;
+  return new URLSearchParams({
+    ask: 'add',
+    count: String(fix.helps),
+    cpu: amount(asked.cpu ?? '0'),
+    memory: amount(asked.memory ?? '0'),
+    ...(gpus ? { gpus: String(Number.parseInt(gpus, 10)) } : {}),
+    ...(tolerate.length ? { tolerate: tolerate.join(',') } : {}),
+    ...(selector.length ? { selector: selector.join(',') } : {}),
+    ...(cluster ? { cluster } : {}),
+  }).toString();
+}
+
 /** Where the command line asks when nothing else is said. */
 const USUAL = 'http://127.0.0.1:8080';
 const quoted = (text: string): string => (/^[\w.,:/=@-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
@@ -61,6 +89,7 @@ export function commandOf(question: Question, server: string, cluster?: string):
     ['memory', question.add?.memory],
     ['gpu', question.add?.gpu ? String(question.add.gpu) : undefined],
     ...(question.add?.tolerate ?? []).map((one): [string, string] => ['tolerate', one]),
+    ...(question.add?.selector ?? []).map((one): [string, string] => ['selector', one]),
     ...(question.fail ?? []).map((one): [string, string] => ['fail', one]),
     ...(question.remove ?? []).map((one): [string, string] => ['remove', one]),
     ...(question.set ?? []).map((one): [string, string] => ['set', one]),

@@ -11,7 +11,7 @@ const names = new Intl.Collator('en', { numeric: true });
 
 /** Everything that a rack shows of a host. Two answers that agree in it are the same host to look at. */
 function face({ spec, status, metrics }: Host): string {
-  return [spec.pool, spec.rack, spec.slot, spec.height, spec.admin, spec.hold?.by, spec.hold?.until, spec.maxWatts, status?.state, status?.stateSince, status?.phase, status?.phaseSince, status?.deadline, status?.reason, status?.powerState, status?.failures?.length, known(metrics?.cpuPermille), known(metrics?.milliwatts)].join('\u0000');
+  return [spec.pool, spec.rack, spec.slot, spec.height, spec.admin, spec.hold?.by, spec.hold?.until, spec.maxWatts, status?.state, status?.stateSince, status?.phase, status?.phaseSince, status?.deadline, status?.reason, status?.powerState, status?.failures?.length, known(metrics?.cpuPermille), known(metrics?.memoryPermille), known(metrics?.milliwatts), metrics?.at].join('\u0000');
 }
 
 type Seen = { face: string; version: string | undefined; host: Host };

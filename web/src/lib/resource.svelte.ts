@@ -103,10 +103,11 @@ const MOST_PAGES = 20;
 /** The same for a list that may be longer than one page. */
 export function usePages<T extends { total: number; next_cursor?: string | null }>(path: () => string, name: keyof T & string, kinds: string[]): Resource<T> {
   return use<T>(path, kinds, async (from, signal) => {
-    const first = await get<T>(`${from}?limit=100`, signal);
+    const and = from.includes('?') ? '&' : '?';
+    const first = await get<T>(`${from}${and}limit=100`, signal);
     let [last, all] = [first, first[name] as unknown[]];
     for (let page = 1; page < MOST_PAGES && last.next_cursor; page += 1) {
-      last = await get<T>(`${from}?limit=100&cursor=${encodeURIComponent(last.next_cursor)}`, signal);
+      last = await get<T>(`${from}${and}limit=100&cursor=${encodeURIComponent(last.next_cursor)}`, signal);
       all = [...all, ...(last[name] as unknown[])];
     }
     return { ...first, [name]: all };

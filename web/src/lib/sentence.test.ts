@@ -18,6 +18,8 @@ test('what the fleet does is one sentence', () => {
   expect(fleet(overview({}), series)).toEqual({ state: '22 of 40 machines are on: 572 cores for the 455 that pods ask for.', trouble: [] });
   expect(fleet(overview({ on: 1, total: 1 }), undefined).state).toBe('1 of 1 machine is on.');
   expect(fleet(overview({ total: 0, on: 0 })).state).toBe('No machine is registered yet.');
+  expect(fleet(overview({ total: 0, on: 0 }), undefined, true).state).toBe('No machine of ours serves this cluster.');
+  expect(fleet(overview({ total: 0, on: 0 }), series, true).state, 'of a cluster in a cloud').toBe('No machine of ours serves this cluster: 572 cores for the 455 that pods ask for.');
 });
 
 test('and what is wrong follows, in the right number', () => {

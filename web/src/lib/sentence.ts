@@ -15,14 +15,14 @@ export function latest(series: Series[] | undefined, name: string): number | und
 
 const are = (count: number) => (count === 1 ? 'is' : 'are');
 
-/** `22 of 40 machines are on: 572 cores for the 460 that pods ask for.` and what is not as it should be. */
-export function fleet(value: Overview, series?: Series[]): { state: string; trouble: string[]; coming?: string } {
+/** `one`: it is about one cluster. `22 of 40 machines are on: 572 cores for the 460 that pods ask for.` and what is not as it should be. */
+export function fleet(value: Overview, series?: Series[], one = false): { state: string; trouble: string[]; coming?: string } {
   const { hosts, pending } = value;
-  if (hosts.total === 0) return { state: 'No machine is registered yet.', trouble: [] };
+  if (hosts.total === 0 && !one) return { state: 'No machine is registered yet.', trouble: [] };
   const [on, asked] = [latest(series, 'on_cpu'), latest(series, 'demand_cpu')];
   const whole = (millis: number) => cores(Math.round(millis / 1000) * 1000);
   const room = on === undefined ? '' : asked === undefined ? `: ${whole(on)} cores` : `: ${whole(on)} cores for the ${whole(asked)} that pods ask for`;
-  const state = `${hosts.on} of ${plural(hosts.total, 'machine')} ${are(hosts.on)} on${room}.`;
+  const state = hosts.total === 0 ? `No machine of ours serves this cluster${on ? room : ''}.` : `${hosts.on} of ${plural(hosts.total, 'machine')} ${are(hosts.on)} on${room}.`;
   const faulty = hosts.by_state.error ?? 0;
   const waiting = pending.pods ?? 0;
   const trouble = [

@@ -64,6 +64,7 @@ export type Host = {
   };
   op?: { id: string; kind: string; started: string; reason: string };
   metrics?: {
+    at?: string;
     milliwatts?: Known<number>;
     millicelsius?: Known<number>;
     cpuPermille?: Known<number>;
@@ -81,7 +82,10 @@ export type NodeExplained = { headline: string; answer?: { pods: string[]; moves
 
 export type Rack = { name: string; spec: { units?: number; wattCap?: number; startLimit?: number; zone?: string } };
 
-export type HostEvent = { at: string; source: 'lifecycle' | 'inventory'; by: string; what: string; message: string; from?: string; to?: string; count: number; operation?: string };
+export type HostEvent = { at: string; source: 'lifecycle' | 'inventory'; by: string; what: string; message: string; from?: string; to?: string; count: number; operation?: string; deadline?: string };
+
+/** How long phases take on the hosts of a pool. */
+export type PhaseDurations = { pool: string; hosts: number; phases: { phase: string; count: number; median_millis: number }[] };
 
 export type Operation = {
   id: string;
@@ -166,6 +170,9 @@ export type DecisionHeading = { id: string; number: number; at: string; headline
 export type DecisionChange = { subject: string; pool?: string; name: string; from: string; to: string; details?: string[]; from_because?: string; to_because?: string; rule: boolean };
 export type Comparison = { from: DecisionHeading; to: DecisionHeading; same: boolean; summary: string; because?: string; inputs: DecisionChange[]; outcome: DecisionChange[]; notes?: string[]; text: string };
 
+/** What some machines draw, used and saved; machines in no rack have no name. */
+export type EnergyShare = { name: string | null; hosts: number; milliwatts: number; all_on_milliwatts: number; used_milliwatt_hours: number; saved_milliwatt_hours: number; unmetered: number; undeclared: number };
+
 export type EnergyReport = {
   at: string;
   milliwatts: number;
@@ -180,7 +187,8 @@ export type EnergyReport = {
   currency?: string | null;
   saved_today: Saved;
   method: string;
-  pools: { name: string; hosts: number; milliwatts: number; all_on_milliwatts: number; used_milliwatt_hours: number; saved_milliwatt_hours: number; unmetered: number; undeclared: number }[];
+  pools: EnergyShare[];
+  racks: EnergyShare[];
   cycles_total: number;
   cycles: { host: string; pool: string; count: number }[];
   cycle_budget: number;

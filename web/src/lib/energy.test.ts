@@ -1,0 +1,17 @@
+import { expect, test } from 'vitest';
+import { sharesOf } from './energy.ts';
+import type { Host } from './types.ts';
+
+const host = (name: string, idleWatts: number | undefined, metrics: Host['metrics']): Host => ({ name, spec: { pool: 'web', powerInterface: 'redfish', resources: {}, idleWatts }, metrics });
+
+test('hosts are told as pools are, those that draw most first', () => {
+  const rows = sharesOf([
+    host('off', 180, { milliwatts: { value: 0, at: '' }, usedMilliwattHours: 5, savedMilliwattHours: 900 }),
+    host('busy', 110, { milliwatts: { value: 250_000, at: '' }, usedMilliwattHours: 700 }),
+    host('silent', undefined, { milliwatts: { why: 'no reading', since: '' } }),
+  ]);
+  expect(rows.map((one) => one.name)).toEqual(['busy', 'off', 'silent']);
+  expect(rows[0]).toMatchObject({ milliwatts: 250_000, all_on_milliwatts: 250_000, used_milliwatt_hours: 700, saved_milliwatt_hours: 0, unmetered: 0 });
+  expect(rows[1]).toMatchObject({ milliwatts: 0, all_on_milliwatts: 180_000, saved_milliwatt_hours: 900 });
+  expect(rows[2], 'what nobody knows is said to be unknown').toMatchObject({ unmetered: 1, undeclared: 1 });
+});
