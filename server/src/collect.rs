@@ -238,8 +238,7 @@ impl Collector for PlannerCollector {
             counter.encode(family)?;
         }
         let planners = self.board.all();
-        type Figure = fn(&Live) -> Option<i64>;
-        let families: [(&str, &str, Figure); 3] = [
+        let families: [(&str, &str, fn(&Live) -> Option<i64>); 3] = [
             ("planner_last_turn_seconds", "When the planner of a cluster last looked", |live| {
                 Some(live.turn_at.millis() / 1000)
             }),
