@@ -213,6 +213,9 @@ impl PlannerCollector {
     }
 }
 
+/// A figure of one planner, if it is known.
+type OfPlanner = fn(&Live) -> Option<i64>;
+
 impl Collector for PlannerCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         use std::sync::atomic::Ordering::Relaxed;
@@ -238,7 +241,7 @@ impl Collector for PlannerCollector {
             counter.encode(family)?;
         }
         let planners = self.board.all();
-        let families: [(&str, &str, fn(&Live) -> Option<i64>); 3] = [
+        let families: [(&str, &str, OfPlanner); 3] = [
             ("planner_last_turn_seconds", "When the planner of a cluster last looked", |live| {
                 Some(live.turn_at.millis() / 1000)
             }),
