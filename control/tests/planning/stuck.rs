@@ -9,7 +9,8 @@ use async_trait::async_trait;
 use muster_control::planner::Planning;
 use muster_model::{
     Clock, Duration, Known, Timestamp,
-    trigger::{Finding, Trigger, Triggers},
+    pool::Trigger,
+    trigger::{Finding, Triggers},
 };
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
