@@ -89,7 +89,7 @@ async fn is_started_again(first: First) {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(60), looked).await.expect("another planner looks");
+    tokio::time::timeout(std::time::Duration::from_mins(1), looked).await.expect("another planner looks");
     assert!(restarts() >= 1, "it is counted");
     assert!(trap.asked.load(Ordering::SeqCst) >= 2, "the first look did not come to an end");
     stop.cancel();
