@@ -15,9 +15,15 @@ pub(super) fn preparing_boot(mut turn: Turn<'_>) -> Step {
     if turn.power().is_some_and(Power::is_up) {
         return turn.adopt_power(Rule::Row(6));
     }
-    if !matches!(turn.want(), Want::On(_, _)) && turn.is_off_proved() {
+    let asked = turn.op.as_ref().is_some_and(|op| op.power_requested_at.is_some());
+    let proved = turn.is_off_proved();
+    if !matches!(turn.want(), Want::On(_, _)) && (proved || !asked) {
         turn.release();
-        turn.rest();
+        if proved {
+            turn.rest();
+        } else {
+            turn.op = None; // nobody woke it: what is known of it is what was known before
+        }
         return turn.go(Rule::Row(12), Phase::Idle, None, "the wish was withdrawn with 0 power-ons sent");
     }
     if let Some((reason, message)) = turn.refused.take() {

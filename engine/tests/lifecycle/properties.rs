@@ -235,7 +235,13 @@ fn check(state: &HostState, seen: &Evidence, done: &Step) -> Result<(), TestCase
             );
         }
     }
-    let was_off = matches!(state.phase(), Phase::Idle | Phase::Reserved);
+    // One that nobody has asked to wake goes back to where it was.
+    let asked = state.op.as_ref().is_some_and(|op| op.power_requested_at.is_some());
+    let was_off = match state.phase() {
+        Phase::Idle | Phase::Reserved => true,
+        Phase::PreparingBoot => !asked,
+        _ => false,
+    };
     if done.state.phase() == Phase::Idle && !was_off {
         let lease_silent = match &seen.node {
             Known::Value { value: NodeView::Absent, at: when } => !is_old(*when),

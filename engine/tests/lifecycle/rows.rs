@@ -13,7 +13,8 @@ use muster_model::{
 };
 
 use crate::world::{
-    at, calls, evidence, has, hello, host, intent, known, node, progress, seen_power, trouble, unknown,
+    at, calls, evidence, has, hello, host, intent, known, node, progress, seen_power, settings, trouble,
+    unknown, wol_settings,
 };
 
 #[track_caller]
@@ -222,6 +223,22 @@ fn row_12_a_boot_that_is_no_longer_wanted() {
         let done = step(&with_deadline(phase, 400), &on(at(300)), at(300));
         assert_eq!(done.state.phase(), phase, "100 s left: it may finish");
         assert!(done.state.op.expect("an operation").cancelling);
+    }
+}
+
+#[test]
+fn row_12_a_wish_that_is_withdrawn_before_the_first_call_wakes_nobody() {
+    let mut state = with_deadline(Phase::PreparingBoot, 180);
+    for (settings, proved) in [(settings(), None), (wol_settings(), None), (wol_settings(), Some(at(1)))] {
+        state.status.off_proved_at = proved;
+        state.status.power = unknown(at(0));
+        let mut seen = evidence(at(5));
+        (seen.settings, seen.power) = (settings, unknown(at(0)));
+        let done = step(&state, &seen, at(5));
+        check(&done, 12, Phase::Idle);
+        assert_eq!(calls(&done), []);
+        assert!(has(&done, &EffectKind::ReleaseReservation) && done.state.op.is_none());
+        assert_eq!(done.state.status.off_proved_at, proved, "nothing is proved by it");
     }
 }
 
