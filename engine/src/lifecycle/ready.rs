@@ -45,11 +45,20 @@ pub(super) fn serving(mut turn: Turn<'_>) -> Step {
             "0 answers from its BMC while its node is fine",
         );
     }
-    if turn.from == Phase::Degraded && !unreachable && fine && surplus && turn.seen.pool.below_max {
+    if !unreachable && fine && surplus && turn.seen.pool.below_max {
         turn.condition(ConditionType::Surplus, Some(false), "RoomInPool", "");
         turn.condition(ConditionType::UnexpectedOn, Some(false), "Adopted", "");
         turn.dress_node();
-        return turn.go(Rule::Row(14), Phase::Serving, None, "its pool has room for 1 more");
+        let reason = "its pool has room for 1 more";
+        return match turn.from {
+            Phase::Degraded => turn.go(Rule::Row(14), Phase::Serving, None, reason),
+            _ => turn.stay(reason),
+        };
+    }
+    if turn.from == Phase::Serving && fine && surplus {
+        // It was lost, or failed, and is back: still one too many.
+        let reason = "1 more than its pool's maximum; kept cordoned";
+        return turn.go(Rule::Row(14), Phase::Degraded, None, reason);
     }
     if turn.from == Phase::Degraded && !unreachable && fine && !surplus {
         return turn.go(Rule::Row(14), Phase::Serving, None, "its BMC answers again, 1 reading");

@@ -201,9 +201,21 @@ fn cell_7_switched_on_by_hand_and_joined_is_adopted() {
     let mut cordoned = node(at(60));
     cordoned.cordon = muster_engine::lifecycle::Cordon::Ours { op: "h1-surplus".into() };
     room.node = known(NodeView::Present(cordoned), at(60));
-    let done = step(&done.state, &room, at(60));
+    let surplus = done.state;
+    let done = step(&surplus, &room, at(60));
     assert_eq!((done.rule, done.state.phase()), (Rule::Row(14), Phase::Serving));
     assert!(has(&done, &EffectKind::Uncordon));
+    // One that was lost in between and is back is still one too many, or is not any more.
+    let mut back = surplus.clone();
+    (back.status.phase, back.status.state) = (Phase::Serving, Phase::Serving.state());
+    let done = step(&back, &room, at(60));
+    assert_eq!(done.state.phase(), Phase::Serving);
+    assert!(has(&done, &EffectKind::Uncordon), "no cordon of ours stays on a node that serves");
+    assert!(!is_true(&done.state.status.conditions, ConditionType::Surplus));
+    room.pool.below_max = false;
+    let done = step(&back, &room, at(60));
+    assert_eq!((done.rule, done.state.phase()), (Rule::Row(14), Phase::Degraded));
+    assert!(!has(&done, &EffectKind::Uncordon));
 }
 
 #[test]

@@ -135,6 +135,7 @@ impl World {
         // What was allowed a moment ago may still be under way.
         let most = state.judge.most.entry(pool.to_owned()).or_default();
         *most = max.max(*most);
+        state.judge.present.insert(pool.to_owned(), max);
         if triggered {
             state.judge.triggered.insert(pool.to_owned());
         }
@@ -168,7 +169,7 @@ impl World {
                     state.judge.pools.get(*name) == Some(&host.pool)
                         && !matches!(phase.state(), muster_model::host::State::Off)
                 });
-                let room = state.judge.most.get(&host.pool).is_none_or(|most| up.count() < *most as usize);
+                let room = state.judge.present.get(&host.pool).is_none_or(|most| up.count() < *most as usize);
                 let rack = host.machine.rack.as_ref();
                 let capped = rack.is_some_and(|rack| state.judge.caps.contains_key(rack));
                 pool_fits && quirks && room && !capped && milli_cpu < host.machine.milli_cpu
