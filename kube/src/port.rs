@@ -128,6 +128,10 @@ impl ClusterPort for KubeCluster {
         self.events.tell(note).await;
     }
 
+    fn hears(&self) -> bool {
+        true
+    }
+
     fn announce(&self, notes: Vec<Note>) {
         for note in notes {
             if self.notes.try_send(note).is_err() {

@@ -221,6 +221,11 @@ pub trait ClusterPort: Send + Sync + fmt::Debug {
 
     /// The same later, without waiting for it: for loops that have other things to do. What is too much is dropped.
     fn announce(&self, _notes: Vec<Note>) {}
+
+    /// Whether anybody hears what is announced. For whoever does not, nothing need be worded.
+    fn hears(&self) -> bool {
+        false
+    }
 }
 
 /// A note on an object, in the manner of a Kubernetes event.

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use muster_model::{Duration, Timestamp, host::BareMetalNodeSpec, rack::Rack};
+use muster_model::{Duration, host::BareMetalNodeSpec, rack::Rack};
 
 use super::book::Book;
 
@@ -47,15 +47,46 @@ impl std::fmt::Display for Refusal {
     }
 }
 
-/// Grants that the book does not show yet, and the starts of the last second.
+/// Grants that the book does not show yet, and how many there were in the last second.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     granted: BTreeSet<Arc<str>>,
-    starts: VecDeque<Timestamp>,
+    /// When hosts were claimed: what exceeds the rate need not wait in the middle of a turn.
+    admitted: Rate,
+    /// When power-ons left: between a claim and its call lie readings that take as long as a BMC likes.
+    launched: Rate,
 }
 
 /// A second: what `maxStartsPerSecond` counts in.
 const WINDOW: Duration = Duration::from_secs(1);
+
+/// What happened in the last second, on the monotonic clock.
+#[derive(Debug, Default)]
+struct Rate {
+    times: VecDeque<Duration>,
+    not_before: Duration,
+}
+
+impl Rate {
+    /// Lets one more happen, or says how long until it may.
+    fn take(&mut self, now: Duration, limit: u32) -> Result<(), Duration> {
+        while self.times.front().is_some_and(|at| now.saturating_sub(*at) >= WINDOW) {
+            self.times.pop_front();
+        }
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let free = if self.times.len() < limit {
+            self.not_before
+        } else {
+            // A limit that was lowered leaves more in the window than it allows.
+            self.times[self.times.len() - limit.max(1)].saturating_add(WINDOW)
+        };
+        if now < free && !muster_model::planted::is("F20") {
+            return Err(free.saturating_sub(now));
+        }
+        self.times.push_back(now);
+        Ok(())
+    }
+}
 
 impl Gate {
     /// Lets a host start, or says what it waits for. A grant counts until [`Gate::settle`].
@@ -65,7 +96,7 @@ impl Gate {
         spec: &BareMetalNodeSpec,
         rack: Option<&Rack>,
         book: &Book,
-        now: Timestamp,
+        now: Duration,
     ) -> Result<(), Refusal> {
         let global = &book.global;
         let in_rack = |other: &Arc<str>| {
@@ -93,18 +124,15 @@ impl Gate {
                 self.watts(host, spec, rack, book)?;
             }
         }
-        while self.starts.front().is_some_and(|at| now.since(*at) >= WINDOW || *at > now) {
-            self.starts.pop_front();
-        }
         let limit = global.max_starts_per_second;
-        if self.starts.len() >= usize::try_from(limit).unwrap_or(usize::MAX)
-            && !muster_model::planted::is("F20")
-        {
-            return Err(Refusal::StartsPerSecond { limit });
-        }
-        self.starts.push_back(now);
+        self.admitted.take(now, limit).map_err(|_| Refusal::StartsPerSecond { limit })?;
         self.granted.insert(Arc::clone(host));
         Ok(())
+    }
+
+    /// Asked right in front of a call that starts a machine: lets it go, or says how long to wait before asking again.
+    pub(super) fn launch(&mut self, now: Duration, limit: u32) -> Result<(), Duration> {
+        self.launched.take(now, limit)
     }
 
     fn watts(&self, host: &str, spec: &BareMetalNodeSpec, rack: &Rack, book: &Book) -> Result<(), Refusal> {
@@ -133,17 +161,17 @@ impl Gate {
         self.granted.remove(name);
     }
 
-    /// Starts that another leader made in the last second count as ours.
-    pub(super) fn remember(&mut self, starts: impl IntoIterator<Item = Timestamp>) {
-        self.granted.clear();
-        self.starts = starts.into_iter().collect();
-        self.starts.make_contiguous().sort_unstable();
+    /// Begins anew a second later: nobody knows which calls of the leader before left in the last one.
+    pub(super) fn take_over(&mut self, now: Duration) {
+        let anew = || Rate { not_before: now.saturating_add(WINDOW), ..Rate::default() };
+        *self = Self { granted: BTreeSet::new(), admitted: anew(), launched: anew() };
     }
 }
 
 #[cfg(test)]
 mod tests {
     use muster_model::{
+        Timestamp,
         host::{
             BareMetalNodeStatus, Phase, PowerInterface,
             keys::{self, HostRecord},
@@ -197,7 +225,7 @@ mod tests {
     fn check(phases: &[Phase], watts: Option<u32>, cap: Option<u32>, expected: &str) {
         let rack = Rack { watt_cap: cap, ..Rack::new("r1") };
         let answer =
-            Gate::default().admit(&"new".into(), &spec(watts), Some(&rack), &book(phases), Timestamp::EPOCH);
+            Gate::default().admit(&"new".into(), &spec(watts), Some(&rack), &book(phases), Duration::ZERO);
         assert_eq!(answer.map_or_else(|refusal| refusal.to_string(), |()| "starts".into()), expected);
     }
 
@@ -239,8 +267,8 @@ mod tests {
     fn grants_count_before_they_are_stored() {
         let (book, mut gate) = (book(&[]), Gate::default());
         let rack = Rack { watt_cap: Some(700), ..Rack::new("r1") };
-        let mut admit = |name: &str, now: i64| {
-            gate.admit(&name.into(), &spec(Some(300)), Some(&rack), &book, Timestamp::from_millis(now))
+        let mut admit = |name: &str, now: u64| {
+            gate.admit(&name.into(), &spec(Some(300)), Some(&rack), &book, Duration::from_millis(now))
         };
         // The granted hosts have to be in the book for their watts to be known.
         assert_eq!(admit("h0", 0), Ok(()));
@@ -260,7 +288,7 @@ mod tests {
         let rack = Rack { watt_cap: Some(600), ..Rack::new("r1") };
         let mut gate = Gate::default();
         let mut admit = |name: &str| {
-            let answer = gate.admit(&name.into(), &spec(Some(300)), Some(&rack), &book, Timestamp::EPOCH);
+            let answer = gate.admit(&name.into(), &spec(Some(300)), Some(&rack), &book, Duration::ZERO);
             answer.map_err(|refusal| refusal.to_string())
         };
         let full = "waits: rack r1 may draw 600 W, 600 W are taken and it may take 300 W more";
@@ -276,8 +304,8 @@ mod tests {
         let mut gate = Gate::default();
         let mut plain = spec(None);
         plain.rack = None;
-        let mut admit = |name: &str, now: i64| {
-            gate.admit(&name.into(), &plain, None, &book, Timestamp::from_millis(now)).is_ok()
+        let mut admit = |name: &str, now: u64| {
+            gate.admit(&name.into(), &plain, None, &book, Duration::from_millis(now)).is_ok()
         };
         let answers: Vec<bool> = [0, 100, 200, 999, 1000, 1001, 1100]
             .iter()
@@ -285,5 +313,29 @@ mod tests {
             .map(|(n, now)| admit(&n.to_string(), *now))
             .collect();
         assert_eq!(answers, [true, true, false, false, true, false, true]);
+    }
+
+    /// Hosts that were claimed seconds apart may come to their calls together; the calls leave apart all the same.
+    #[test]
+    fn ops_r15_calls_leave_at_the_rate_whenever_they_were_granted() {
+        #[track_caller]
+        fn check(gate: &mut Gate, now: u64, limit: u32, wait: Option<u64>) {
+            let answer = gate.launch(Duration::from_millis(now), limit);
+            assert_eq!(answer.err().map(Duration::millis), wait, "at {now}");
+        }
+        let mut gate = Gate::default();
+        check(&mut gate, 5_000, 2, None);
+        check(&mut gate, 5_400, 2, None);
+        check(&mut gate, 5_400, 2, Some(600));
+        check(&mut gate, 5_999, 2, Some(1));
+        check(&mut gate, 6_000, 2, None);
+        check(&mut gate, 6_000, 2, Some(400));
+        // The limit was lowered: both of the last second have to be over.
+        check(&mut gate, 6_100, 1, Some(900));
+        check(&mut gate, 7_000, 1, None);
+        // Whoever takes over lets a second go by.
+        gate.take_over(Duration::from_millis(9_000));
+        check(&mut gate, 9_400, 2, Some(600));
+        check(&mut gate, 10_000, 2, None);
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use muster_engine::lifecycle::{Effect, EffectKind, Outcome, Performed, Step, TroubleClass};
 use muster_model::{
-    Known, Timestamp,
-    host::{BareMetalNodeSpec, BareMetalNodeStatus, HostOp, Limits, Phase, Power, PowerCall, State},
+    Duration, Known, Timestamp,
+    host::{BareMetalNodeSpec, BareMetalNodeStatus, HostOp, Limits, Phase, Power, PowerAction, PowerCall, State},
     k8s::{Effect as TaintEffect, Taint},
     observe::{
         About, ActError, Acted, ClusterPort, NodeAction, Note, OFF_TAINT, OUT_OF_SERVICE_TAINT, STARTUP_TAINT,
@@ -20,6 +20,7 @@ use super::{
     look::{class, limited, outcome},
     nodes,
     pace::FRESH,
+    recount,
     turn::{Memo, Shared},
     ways::{Way, boot_of, order_of},
 };
@@ -27,6 +28,8 @@ use crate::lead::Tenure;
 
 /// Evictions that one turn asks for; the rest has its turn a few seconds later.
 const EVICTIONS: usize = 50;
+/// Bursts of magic packets that lie no further apart belong to one start: twice the time between two of them.
+const SAME_START: Duration = Duration::from_secs(60);
 
 /// What effects are performed on.
 #[derive(Debug)]
@@ -125,11 +128,23 @@ async fn checked_call(
     effect: &Effect,
     call: PowerCall,
 ) -> Result<Outcome, PowerError> {
-    if let Some(expected) = effect.expects
-        && let Some(found) = not_as_expected(scene, memo, expected).await
+    loop {
+        if let Some(expected) = effect.expects
+            && let Some(found) = not_as_expected(scene, memo, expected).await
+        {
+            tracing::info!(host = %scene.name, call = call.as_str(), found, "a power call is dropped: not as expected");
+            return Ok(Outcome::Unknown);
+        }
+        match launched(scene, call) {
+            Ok(()) => break,
+            Err(wait) => scene.shared.clock.sleep(wait).await,
+        }
+    }
+    if call.is_off()
+        && let Some(why) = pods_in_the_way(scene).await
     {
-        tracing::info!(host = %scene.name, call = call.as_str(), found, "a power call is dropped: not as expected");
-        return Ok(Outcome::Unknown);
+        tracing::info!(host = %scene.name, call = call.as_str(), why, "a power call is held back");
+        return Ok(Outcome::HeldBack { why });
     }
     if !may_call(scene) {
         return Ok(Outcome::Unknown);
@@ -167,6 +182,41 @@ async fn checked_call(
             let _ = limited(clock, limit, bmc, driver.restart_bmc(bmc)).await?;
             Ok(Outcome::Accepted)
         }
+    }
+}
+
+/// Whether a call that starts a machine may leave now, by the rate of starts.
+fn launched(scene: &Scene<'_>, call: PowerCall) -> Result<(), Duration> {
+    let starts = match call {
+        PowerCall::PowerOn { .. } | PowerCall::PowerCycle { .. } => true,
+        PowerCall::WolBurst { .. } => !is_sent_again(scene),
+        PowerCall::SetBoot { .. }
+        | PowerCall::GracefulOff { .. }
+        | PowerCall::ForceOff { .. }
+        | PowerCall::ResetBmc { .. } => false,
+    };
+    if !starts {
+        return Ok(());
+    }
+    let limit = scene.shared.book().global.max_starts_per_second;
+    scene.shared.gate().launch(scene.shared.clock.monotonic(), limit)
+}
+
+/// Magic packets are sent again until the machine answers: that is one start, not many.
+fn is_sent_again(scene: &Scene<'_>) -> bool {
+    let Some(pending) = scene.op.and_then(|op| op.pending.as_ref()) else { return false };
+    let long = scene.shared.pace.scaled(SAME_START);
+    pending.before.is_some_and(|last| last.action == PowerAction::On && pending.at.since(last.at) < long)
+}
+
+/// The last look at the node's pods before power is taken from it, past every cache: a pod may have been bound past the
+/// cordon since the last one.
+async fn pods_in_the_way(scene: &Scene<'_>) -> Option<String> {
+    let Cluster::Seen(index) = scene.cluster else { return None };
+    match recount::ask(scene.shared, scene.name, scene.spec, index).await? {
+        Ok(pods) if pods.total() == 0 => None,
+        Ok(pods) => Some(format!("{} pods came onto its node since it was drained", pods.total())),
+        Err(why) => Some(format!("0 answers about the pods on its node: {why}")),
     }
 }
 

@@ -37,10 +37,29 @@ pub(super) async fn recount(
     if !due {
         return None;
     }
+    ask_about(shared, spec, &node).await
+}
+
+/// What the API server itself says of the pods on a host's node; `None` where there is no node or nobody to ask.
+pub(super) async fn ask(
+    shared: &Shared,
+    name: &str,
+    spec: &BareMetalNodeSpec,
+    index: &Indexed,
+) -> Option<Result<PodsView, String>> {
+    let node = node_name(index, shared, name, spec)?;
+    ask_about(shared, spec, &node).await
+}
+
+async fn ask_about(
+    shared: &Shared,
+    spec: &BareMetalNodeSpec,
+    node: &str,
+) -> Option<Result<PodsView, String>> {
     let Home::Cluster { port, .. } = shared.around.home(&spec.pool) else { return None };
-    match port.pods_on(&node).await {
+    match port.pods_on(node).await {
         Ok(None) => None,
-        Ok(Some(pods)) => Some(Ok(nodes::count(pods.iter(), Kept::default(), now))),
+        Ok(Some(pods)) => Some(Ok(nodes::count(pods.iter(), Kept::default(), shared.clock.now()))),
         Err(error) => Some(Err(error.to_string())),
     }
 }

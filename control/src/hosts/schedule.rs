@@ -280,12 +280,7 @@ impl Run {
         self.polls.clear();
         if now.is_some() {
             let names: Vec<Arc<str>> = self.shared.book().hosts.keys().cloned().collect();
-            let starts: Vec<_> = {
-                let book = self.shared.book();
-                let all = book.hosts.values().filter_map(|record| record.status.as_ref());
-                all.flat_map(|status| status.starts.iter().copied()).collect()
-            };
-            self.shared.gate().remember(starts);
+            self.shared.gate().take_over(self.shared.clock.monotonic());
             for name in names {
                 self.enter(&name);
             }

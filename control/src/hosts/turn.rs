@@ -424,7 +424,8 @@ impl Turn<'_> {
             return false;
         }
         let rack = spec.rack.as_deref().and_then(|rack| self.shared.around.rack(rack));
-        let admitted = self.shared.gate().admit(self.name, spec, rack.as_ref(), &self.shared.book(), now);
+        let tick = self.shared.clock.monotonic();
+        let admitted = self.shared.gate().admit(self.name, spec, rack.as_ref(), &self.shared.book(), tick);
         let Err(refusal) = admitted else { return false };
         *step = if from.status.phase == Phase::Idle {
             // What was observed is kept; what is wanted has to wait.

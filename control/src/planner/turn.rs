@@ -6,6 +6,7 @@ use muster_model::{
     ClusterId, Duration, Known, Timestamp,
     cluster::Cluster,
     observe::ClusterPort,
+    pool::Trigger,
     store::{Committed, Expect, Fence, Revision, Txn},
     trigger::Finding,
 };
@@ -56,7 +57,8 @@ pub struct Turn {
     pub did: Did,
     /// When to look again at the latest.
     pub next: Timestamp,
-    /// When something changes by itself: before that, a look without news finds what this one found.
+    /// When something changes by itself: before that, a look without news finds what this one found, unless a trigger
+    /// has another answer.
     pub quiet_until: Option<Timestamp>,
 }
 
@@ -99,7 +101,7 @@ pub struct Planner {
     remembered: Option<(Memory, Option<Revision>)>,
     fence: Option<Fence>,
     last: Option<Last>,
-    findings: BTreeMap<(String, usize), (Timestamp, Known<Finding>)>,
+    findings: BTreeMap<(String, usize), Asked>,
     nudges: Vec<String>,
     turns: u64,
     last_error: Option<(Timestamp, String)>,
@@ -115,12 +117,26 @@ pub struct Planner {
     fresh_at: Option<Timestamp>,
 }
 
+/// What a trigger last answered.
+#[derive(Debug)]
+struct Asked {
+    trigger: Trigger,
+    at: Timestamp,
+    finding: Known<Finding>,
+}
+
 /// What was last said about the connection.
 #[derive(Debug)]
 struct ToldLink {
     link: Link,
     generation: u64,
     at: Timestamp,
+}
+
+impl Asked {
+    fn is_old(&self, now: Timestamp) -> bool {
+        now.since(self.at) >= TRIGGER_INTERVAL
+    }
 }
 
 impl Planner {
@@ -243,8 +259,7 @@ impl Planner {
             }
         };
         let sooner = (next < regular).then_some(next);
-        let asked = (!self.findings.is_empty()).then(|| now.saturating_add(TRIGGER_INTERVAL));
-        let quiet_until = [change, sooner, asked].into_iter().flatten().min();
+        let quiet_until = [change, sooner].into_iter().flatten().min();
         self.nudges.clear();
         let connected = matches!(inputs.observed, Observed::View(_));
         self.publish(&cluster, now, next, connected, None, built.set_aside.clone());
@@ -307,6 +322,7 @@ impl Planner {
         memory.note_revisions(&inputs.memory, &inputs.observed, now);
         self.remember(fence, memory).await?;
         if let Some(port) = port
+            && port.hears()
             && (matches!(did, Did::Decided(_))
                 || self.noted_at.is_none_or(|at| now.since(at) >= REPEAT_NOTES))
         {
@@ -504,12 +520,13 @@ impl Planner {
             let mut found = Vec::new();
             for (number, trigger) in auto.triggers().iter().enumerate() {
                 let place = (pool.object.id.to_string() + &trigger.metric_query, number);
-                let known = self.findings.get(&place).filter(|(at, _)| now.since(*at) < TRIGGER_INTERVAL);
+                let known = self.findings.get(&place).filter(|asked| !asked.is_old(now));
                 let finding = match (known, &self.parts.triggers) {
-                    (Some((_, finding)), _) => finding.clone(),
+                    (Some(asked), _) => asked.finding.clone(),
                     (None, Some(triggers)) => {
                         let finding = triggers.evaluate(trigger, now).await;
-                        self.findings.insert(place, (now, finding.clone()));
+                        let asked = Asked { trigger: trigger.clone(), at: now, finding: finding.clone() };
+                        self.findings.insert(place, asked);
                         finding
                     }
                     (None, None) => {
@@ -520,7 +537,25 @@ impl Planner {
             }
             pool.triggers = found;
         }
-        self.findings.retain(|_, (at, _)| now.since(*at) < Duration::from_mins(10));
+        self.findings.retain(|_, asked| now.since(asked.at) < Duration::from_mins(10));
+    }
+
+    /// Asks the triggers that are due, without a look; whether one of them has another answer than at the last one. For whoever
+    /// looks only when there is a reason to.
+    pub async fn ask_triggers(&mut self, now: Timestamp) -> bool {
+        let Some(triggers) = &self.parts.triggers else { return false };
+        let mut moved = false;
+        for asked in self.findings.values_mut().filter(|asked| asked.is_old(now)) {
+            let finding = triggers.evaluate(&asked.trigger, now).await;
+            moved |= asked.finding.value().map(|one| one.fires) != finding.value().map(|one| one.fires);
+            (asked.at, asked.finding) = (now, finding);
+        }
+        moved
+    }
+
+    /// When triggers are to be asked again.
+    pub fn ask_at(&self) -> Option<Timestamp> {
+        self.findings.values().map(|asked| asked.at.saturating_add(TRIGGER_INTERVAL)).min()
     }
 
     fn publish(

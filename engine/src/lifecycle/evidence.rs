@@ -245,6 +245,8 @@ pub enum Outcome {
     Unknown,
     /// Refused: this way does not exist or was not taken.
     Refused { reason: &'static str, message: String },
+    /// Not sent: the last look at the node's pods, right in front of a power-off, spoke against it.
+    HeldBack { why: String },
 }
 
 /// What is known at this moment.

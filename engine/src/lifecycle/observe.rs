@@ -6,7 +6,7 @@
 use muster_model::{
     Duration, Known, Timestamp,
     host::{
-        Admin, BlockCause, BmcBlocked, ConditionType, DriverKind, Phase, Power, PowerCall, PowerReading,
+        Admin, BlockCause, BmcBlocked, ConditionType, DriverKind, PendingEffect, Phase, Power, PowerCall, PowerReading,
         Presence, PresenceReading, State,
     },
 };
@@ -242,12 +242,32 @@ impl Turn<'_> {
                         }
                         self.refused = Some((reason, message.clone()));
                     }
+                    Outcome::HeldBack { why } => self.take_back(&pending, why),
                 }
             }
             Performed::Nothing | Performed::Running { .. } | Performed::Ended { .. } => {
                 self.resume(pending.call, pending.at);
             }
         }
+    }
+
+    /// A power-off that was announced and never left: what was noted of it is as before.
+    fn take_back(&mut self, call: &PendingEffect, why: &str) {
+        let Some(op) = self.op.as_mut() else { return };
+        match call.call {
+            PowerCall::GracefulOff { .. } => op.asked_off_at = None,
+            PowerCall::ForceOff { .. } => op.force_offs = op.force_offs.saturating_sub(1),
+            PowerCall::PowerCycle { .. } => self.op = None,
+            PowerCall::SetBoot { .. }
+            | PowerCall::PowerOn { .. }
+            | PowerCall::WolBurst { .. }
+            | PowerCall::ResetBmc { .. } => return,
+        }
+        self.status.last_power_action = call.before.map(|last| last.action);
+        self.status.power_action_time = call.before.map(|last| last.at);
+        // The boot that goes on need not differ from itself.
+        self.status.boot_id_at_off = None;
+        self.held_back = Some(why.to_owned());
     }
 
     /// Nobody knows whether the call was sent. What may be repeated is asked for again once a reading

@@ -226,8 +226,8 @@ pub const ROWS: [Row; 30] = [
     ),
     row(
         19,
-        &[Cordoned, Evicting, Drained],
-        "the deadline passed, a pod may not be evicted, or the demand came back",
+        &[Cordoned, Evicting, Drained, Stopping],
+        "the deadline passed, a pod may not be evicted, the demand came back, or a last look in front of the power-off found a pod",
         "remove our cordon, record why, wait before the next drain",
         &[Serving],
         "none",

@@ -4,7 +4,7 @@ use muster_model::{
     Duration, Known, Timestamp,
     host::{
         Admin, BareMetalNodeStatus, Cause, ConditionStatus, ConditionType, Draw, Failure, HostCondition,
-        HostOp, OpKind, PendingEffect, Phase, Power, PowerAction, PowerCall, set_condition,
+        HostOp, LastAction, OpKind, PendingEffect, Phase, Power, PowerAction, PowerCall, set_condition,
     },
 };
 
@@ -28,6 +28,8 @@ pub(super) struct Turn<'a> {
     pub(super) no_calls: Option<String>,
     /// The last power call was refused: reason and message.
     pub(super) refused: Option<(&'static str, String)>,
+    /// Why the last power-off was kept back in front of the call.
+    pub(super) held_back: Option<String>,
     wake: Option<Timestamp>,
 }
 
@@ -43,6 +45,7 @@ impl<'a> Turn<'a> {
             effects: Vec::new(),
             no_calls: None,
             refused: None,
+            held_back: None,
             wake: None,
         }
     }
@@ -102,7 +105,9 @@ impl<'a> Turn<'a> {
     pub(super) fn call(&mut self, call: PowerCall, expects: Option<Power>) {
         let Some(op) = self.op.as_mut() else { return };
         op.effects = op.effects.saturating_add(1);
-        op.pending = Some(PendingEffect { seq: op.effects, call, at: self.now });
+        let last = self.status.last_power_action.zip(self.status.power_action_time);
+        let before = last.map(|(action, at)| LastAction { action, at });
+        op.pending = Some(PendingEffect { seq: op.effects, call, at: self.now, before });
         op.last_sent_at = Some(self.now);
         if call.is_on() {
             // From here on nobody knows that it is off until that is proved again.

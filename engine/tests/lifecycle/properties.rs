@@ -71,7 +71,7 @@ prop_compose! {
             [op.boot_deadline, op.drain_deadline, op.power_requested_at, op.last_sent_at, op.asked_off_at, op.stage_deadline] = op_times;
             op.failed = failed.then(|| "NeverJoined".to_owned());
             op.stage = [None, Some(TestStage::PowerOn), Some(TestStage::Boot), Some(TestStage::PowerOff), Some(TestStage::ForceOff)][stage];
-            op.pending = pending.map(|(call, when)| PendingEffect { seq: 1, call, at: at(when) });
+            op.pending = pending.map(|(call, when)| PendingEffect { seq: 1, call, at: at(when), before: None });
             op.effects = 1;
         }
         let status = &mut state.status;

@@ -217,6 +217,16 @@ pub struct PendingEffect {
     pub seq: u32,
     pub call: PowerCall,
     pub at: Timestamp,
+    /// What was last asked of the machine before; it is so again if this call is not sent after all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<LastAction>,
+}
+
+/// What was last asked of a machine, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastAction {
+    pub action: super::PowerAction,
+    pub at: Timestamp,
 }
 
 /// A call to a power driver.

@@ -47,6 +47,8 @@ pub(super) struct PodTruth {
     pub workload: String,
     pub node: Option<String>,
     pub created: u64,
+    /// When it came onto its node.
+    pub bound: Option<u64>,
     pub deleted: Option<u64>,
     /// Something holds it although it ended.
     pub object: Pod,
@@ -265,8 +267,14 @@ impl State {
         self.made += 1;
         let uid = format!("{workload}-{}", self.made);
         let object = self.workloads[workload].pod(&uid, &uid, self.wall());
-        let pod =
-            PodTruth { workload: workload.to_owned(), node: None, created: self.now, deleted: None, object };
+        let pod = PodTruth {
+            workload: workload.to_owned(),
+            node: None,
+            created: self.now,
+            bound: None,
+            deleted: None,
+            object,
+        };
         self.pods.insert(uid.clone(), pod);
         self.touch();
         uid
@@ -276,6 +284,7 @@ impl State {
         let wall = self.wall();
         let Some(pod) = self.pods.get_mut(uid) else { return };
         pod.node = Some(node.to_owned());
+        pod.bound = Some(self.now);
         self.judge.called.remove(&pod.workload);
         Arc::make_mut(&mut pod.object.spec).node_name = Some(node.into());
         pod.object.status.phase = PodPhase::Running;

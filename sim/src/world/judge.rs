@@ -17,8 +17,7 @@ use serde::Serialize;
 
 use super::{disturbance::Outage, state::State};
 
-/// A second in milliseconds, less what a clock that catches up may gain in it.
-const SECOND: u64 = 950;
+const SECOND: u64 = 1_000;
 /// Long enough for the delay of ten minutes, the least time that a host serves, and one drain after the other.
 const WASTED: u64 = 50 * 60_000;
 
@@ -498,7 +497,10 @@ impl State {
                 format!("power of {machine} is cut {waited} ms after it was asked to shut down"),
             );
         }
-        let live = self.live_pods_on(machine);
+        // A pod that came while the call was on its way could be known to nobody.
+        let here = |pod: &super::cluster::PodTruth| pod.is_live() && !pod.is_daemon();
+        let known = |pod: &super::cluster::PodTruth| pod.bound.is_none_or(|at| at <= sent);
+        let live = self.pods_on(machine).filter(|(_, pod)| here(pod) && known(pod)).count();
         let was_on = self.machines.get(machine).is_some_and(|one| one.on);
         if action.interrupts() && was_on && live > 0 {
             self.violate("F9", format!("{action} of {machine} by {process} with {live} pods on it"));
@@ -554,8 +556,7 @@ impl State {
         self.judge.called.get(workload).is_some_and(|machines| machines.len() >= 3)
     }
 
-    /// Power-ons are let go at a rate; the ways to machines take times of their own, and a clock that catches up runs up to a twentieth
-    /// faster. So three within 998 ms are no violation of two a second, and three within 900 are.
+    /// Power-ons are let go at a rate, when they are sent; the ways to machines take times of their own.
     fn judge_rate(&mut self, sent: u64) {
         let starts = &mut self.judge.starts;
         let place = starts.partition_point(|at| *at <= sent);

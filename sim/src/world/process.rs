@@ -1,6 +1,7 @@
 //! One Muster process on a world: the election, the host loop, the planner and what they need, unmodified.
 
 use std::{
+    ops::ControlFlow,
     pin::Pin,
     sync::{
         Arc,
@@ -13,11 +14,11 @@ use muster_control::{
     hosts::{Drivers, Facts, HostLoop, Setup, failpoint::Failpoints},
     inventory::{Inventory, Vault, VaultKey},
     lead::{self, Lead, Leading},
-    planner::{Board, Did, Parts, matters},
+    planner::{Board, Did, Parts, Planner, matters},
     registry::{Registry, RegistryOptions},
 };
 use muster_model::{
-    Clock, ClusterId, Duration,
+    Clock, ClusterId, Duration, Timestamp,
     host::keys as host_keys,
     lease::LeaseConfig,
     observe::ClusterPort,
@@ -322,19 +323,39 @@ impl Planning {
                     turn.quiet_until.map_or(latest, |at| at.min(latest)).max(turn.next.min(latest))
                 }
             };
-            tokio::select! {
-                biased;
-                () = self.bell.notified() => {}
-                () = self.port.changed(seen) => {}
-                () = self.clock.sleep(next.since(self.clock.now())) => planner.nudge("timer"),
-                result = leading.changed() => {
-                    if result.is_err() {
-                        return;
-                    }
-                    planner.nudge("leader");
-                }
+            if self.wait(&mut planner, next, seen, &mut leading).await.is_break() {
+                return;
             }
             self.clock.sleep(self.debounce).await;
+        }
+    }
+
+    /// Until there is a reason to look again. Triggers are asked meanwhile: only another answer is a reason.
+    async fn wait(
+        &self,
+        planner: &mut Planner,
+        next: Timestamp,
+        seen: u64,
+        leading: &mut Leading,
+    ) -> ControlFlow<()> {
+        loop {
+            let ask = planner.ask_at().filter(|at| self.attention == Attention::News && *at < next);
+            let until = ask.unwrap_or(next);
+            tokio::select! {
+                biased;
+                () = self.bell.notified() => return ControlFlow::Continue(()),
+                () = self.port.changed(seen) => return ControlFlow::Continue(()),
+                () = self.clock.sleep(until.since(self.clock.now())) => {
+                    if ask.is_none() || planner.ask_triggers(self.clock.now()).await {
+                        planner.nudge("timer");
+                        return ControlFlow::Continue(());
+                    }
+                }
+                result = leading.changed() => {
+                    planner.nudge("leader");
+                    return if result.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+                }
+            }
         }
     }
 }
