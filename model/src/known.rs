@@ -10,9 +10,35 @@ use crate::Timestamp;
 /// Whoever wants the value has to say what happens without it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", untagged)]
+#[serde(
+    try_from = "Parts<T, Why>",
+    bound(deserialize = "T: Deserialize<'de>, Why: Deserialize<'de>")
+)]
 pub enum Known<T, Why = String> {
     Value { value: T, at: Timestamp },
     Unknown { why: Why, since: Timestamp },
+}
+
+/// How it is read: field by field, so that nothing has to be kept until it is clear which of the two it is.
+#[derive(Deserialize)]
+#[serde(bound(deserialize = "T: Deserialize<'de>, Why: Deserialize<'de>"))]
+struct Parts<T, Why> {
+    value: Option<T>,
+    at: Option<Timestamp>,
+    why: Option<Why>,
+    since: Option<Timestamp>,
+}
+
+impl<T, Why> TryFrom<Parts<T, Why>> for Known<T, Why> {
+    type Error = &'static str;
+
+    fn try_from(parts: Parts<T, Why>) -> Result<Self, Self::Error> {
+        match parts {
+            Parts { value: Some(value), at: Some(at), .. } => Ok(Self::Value { value, at }),
+            Parts { why: Some(why), since: Some(since), .. } => Ok(Self::Unknown { why, since }),
+            Parts { .. } => Err("a reading has `value` and `at`, or `why` and `since`"),
+        }
+    }
 }
 
 impl<T, Why> Known<T, Why> {

@@ -44,7 +44,7 @@ const LOAD_PAGE: usize = 1_000;
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_LONGEST: Duration = Duration::from_secs(5);
 /// Between two writes of metrics.
-const FLUSH: Duration = Duration::from_secs(5);
+const FLUSH: Duration = Duration::from_secs(15);
 /// Between two looks at what a cluster's changes mean for its hosts.
 const CLUSTER_PAUSE: Duration = Duration::from_secs(1);
 /// Over which time hosts with an operation under way are taken up after a start.

@@ -292,12 +292,12 @@ fn told(built: &Built, plan: &Plan) -> Vec<Told> {
     while let Some(first) = left.first().cloned().filter(|_| told.len() < MOST_TOLD) {
         let alike = explainer.alike(&first, &left);
         left.retain(|pod| *pod != first && !alike.contains(pod));
-        if let Some(answer) = explainer.pod(&first) {
+        if let Some((code, headline)) = explainer.pod_headline(&first) {
             told.push(Told {
                 about: format!("pod/{first}"),
                 count: count(alike.len().max(1)),
-                code: answer.cause.code.name().to_owned(),
-                headline: answer.headline,
+                code: code.name().to_owned(),
+                headline,
             });
         }
     }

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use muster_engine::Snapshot;
 use muster_model::{
     ClusterId, Duration, Known, Timestamp,
     cluster::Cluster,
@@ -31,6 +32,9 @@ const SOON: Duration = Duration::from_secs(1);
 const REPEAT: Duration = Duration::from_secs(10);
 /// Triggers are asked at most this often: as often as Prometheus usually scrapes.
 const TRIGGER_INTERVAL: Duration = Duration::from_secs(15);
+
+/// A plan is thought of anew this often even if nothing seems to have changed.
+const RETHINK: Duration = Duration::from_mins(1);
 
 /// How often users are told again of a plan that did not change; Kubernetes keeps events for an hour.
 const REPEAT_NOTES: Duration = Duration::from_mins(5);
@@ -107,6 +111,7 @@ pub struct Planner {
     last_error: Option<(Timestamp, String)>,
     view: Option<Arc<View>>,
     told_link: Option<ToldLink>,
+    thought: Option<Thought>,
     /// When the cluster's users were last told of the plan.
     noted_at: Option<Timestamp>,
     telling: Option<tokio::task::JoinHandle<()>>,
@@ -115,6 +120,34 @@ pub struct Planner {
     load: Option<Load>,
     /// When what is seen of the cluster was last current.
     fresh_at: Option<Timestamp>,
+}
+
+/// The last plan, for looks that find what it was made for.
+#[derive(Debug, Clone)]
+struct Thought {
+    snapshot: Arc<Snapshot>,
+    decided: Arc<Decided>,
+    at: Timestamp,
+    /// When something changes by itself.
+    until: Option<Timestamp>,
+    /// It says what the last decision said and does nothing.
+    quiet: bool,
+}
+
+impl Thought {
+    /// Whether thinking again would come to the same: the world is the same but for the time, and nothing was to happen meanwhile.
+    fn holds(&self, built: &mut Built) -> bool {
+        let now = built.snapshot.now;
+        let early = self.until.is_none_or(|until| now < until) && now >= self.at;
+        if !early || now.since(self.at) >= RETHINK {
+            return false;
+        }
+        let Some(snapshot) = Arc::get_mut(&mut built.snapshot) else { return false };
+        snapshot.now = self.snapshot.now;
+        let same = *snapshot == *self.snapshot;
+        snapshot.now = now;
+        same
+    }
 }
 
 /// What a trigger last answered.
@@ -154,6 +187,7 @@ impl Planner {
             last_error: None,
             view: None,
             told_link: None,
+            thought: None,
             noted_at: None,
             telling: None,
             tracker: Box::default(),
@@ -175,7 +209,7 @@ impl Planner {
         Counters::add(&self.parts.board.counters.turns, 1);
         if self.fence.as_ref() != fence {
             self.fence = fence.cloned();
-            (self.remembered, self.last, self.told_link) = (None, None, None);
+            (self.remembered, self.last, self.told_link, self.thought) = (None, None, None, None);
         }
         match self.look(now).await {
             Ok(turn) => {
@@ -238,7 +272,7 @@ impl Planner {
         let mut inputs =
             read::inputs(&registry, gathered, observed, &mut self.inventory, memory, now).await?;
         inputs.time_factor = self.parts.time_factor;
-        let (inputs, built, decided) = self.think(inputs).await?;
+        let (inputs, built, decided, anew) = self.think(inputs).await?;
         if !decided.findings.is_empty() {
             Counters::add(&self.parts.board.counters.findings, decided.findings.len() as u64);
             tracing::error!(
@@ -251,6 +285,10 @@ impl Planner {
         self.view =
             Some(Arc::new(View { snapshot: Arc::clone(&built.snapshot), plan: decided.plan.clone() }));
         let change = next_change(now, &built, &decided);
+        if anew {
+            let (snapshot, decided) = (Arc::clone(&built.snapshot), Arc::clone(&decided));
+            self.thought = Some(Thought { snapshot, decided, at: now, until: change, quiet: false });
+        }
         let regular = next_look(now, change);
         let (did, next) = match self.fence.clone() {
             None => (Did::Looked, regular),
@@ -281,12 +319,18 @@ impl Planner {
         Ok(())
     }
 
-    /// Builds the snapshot and decides, where that holds nobody up.
-    async fn think(&self, inputs: Inputs) -> Result<(Inputs, Built, Decided), TurnError> {
+    /// Builds the snapshot and decides, where that holds nobody up. Says whether it was thought anew.
+    async fn think(&self, inputs: Inputs) -> Result<(Inputs, Built, Arc<Decided>, bool), TurnError> {
+        let last = self.thought.clone();
         let think = move || {
-            let built = snapshot::build(&inputs);
-            let decided = decide(&built.snapshot);
-            (inputs, built, decided)
+            let mut built = snapshot::build(&inputs);
+            match last.filter(|last| last.holds(&mut built)) {
+                Some(last) => (inputs, built, last.decided, false),
+                None => {
+                    let decided = Arc::new(decide(&built.snapshot));
+                    (inputs, built, decided, true)
+                }
+            }
         };
         match self.parts.thinking {
             Thinking::Here => Ok(think()),
@@ -309,14 +353,22 @@ impl Planner {
         let now = inputs.now;
         self.recall(fence, now).await?;
         let mut memory = inputs.memory.after(inputs, &built.snapshot, &decided.down);
-        let draft = self.draft(inputs, built, decided);
-        let (did, next) = match self.is_due(&draft, now) {
-            Err(later) => (Did::Looked, next.min(later)),
-            Ok(false) => (Did::Looked, next),
-            Ok(true) => {
-                let decision = self.decide(fence, inputs, built, decided, draft, port, &mut memory).await?;
-                let voided = decision.outcome.state == OutcomeState::Void;
-                (Did::Decided(Box::new(decision)), if voided { now.saturating_add(SOON) } else { next })
+        let (did, next) = if self.thought.as_ref().is_some_and(|thought| thought.quiet) {
+            (Did::Looked, next)
+        } else {
+            let draft = self.draft(inputs, built, decided);
+            match self.is_due(&draft, now) {
+                Err(later) => (Did::Looked, next.min(later)),
+                Ok(false) => {
+                    self.thought.iter_mut().for_each(|thought| thought.quiet = true);
+                    (Did::Looked, next)
+                }
+                Ok(true) => {
+                    let decision =
+                        self.decide(fence, inputs, built, decided, draft, port, &mut memory).await?;
+                    let voided = decision.outcome.state == OutcomeState::Void;
+                    (Did::Decided(Box::new(decision)), if voided { now.saturating_add(SOON) } else { next })
+                }
             }
         };
         memory.note_revisions(&inputs.memory, &inputs.observed, now);

@@ -109,7 +109,7 @@ fn pending(host: &HostInput, status: &BareMetalNodeStatus, now: Timestamp) -> Op
 /// Adds every host, the shapes that they bring, and what keeps them from changing.
 pub(super) fn add(inputs: &Inputs, draft: &mut Draft) {
     let racks = our_racks(inputs);
-    let mut shapes: BTreeMap<(String, Arc<str>), Template> = BTreeMap::new();
+    let mut shapes = Shapes::default();
     for host in &inputs.hosts {
         match &host.spec {
             Ok(spec) => {
@@ -125,7 +125,7 @@ pub(super) fn add(inputs: &Inputs, draft: &mut Draft) {
             }
         }
     }
-    for ((pool, _), template) in shapes {
+    for ((pool, _), template) in shapes.templates {
         if let Some(pool) = draft.snapshot.pools.iter_mut().find(|known| *known.name == *pool) {
             pool.templates.push(template);
         }
@@ -149,27 +149,62 @@ fn our_racks(inputs: &Inputs) -> std::collections::BTreeSet<&str> {
     ours.filter_map(|host| host.spec.as_ref().ok()?.rack.as_deref()).collect()
 }
 
-fn add_ours(
+/// The templates that hosts bring, and which of them a host has: most of a pool's hosts are alike.
+#[derive(Debug, Default)]
+struct Shapes<'i> {
+    templates: BTreeMap<(String, Arc<str>), Template>,
+    alike: Vec<(&'i str, &'i BareMetalNodeSpec, Arc<str>)>,
+}
+
+impl<'i> Shapes<'i> {
+    /// The name of a host's template; `None` when nobody says how large it is.
+    fn of(
+        &mut self,
+        inputs: &Inputs,
+        pool: &'i PoolInput,
+        host: &str,
+        spec: &'i BareMetalNodeSpec,
+    ) -> Option<Arc<str>> {
+        let same = |(there, other, _): &&(&str, &BareMetalNodeSpec, Arc<str>)| {
+            *there == pool.name()
+                && other.resources == spec.resources
+                && other.labels == spec.labels
+                && other.taints == spec.taints
+        };
+        if let Some((.., name)) = self.alike.iter().find(same) {
+            return Some(Arc::clone(name));
+        }
+        let node = templates::of_host(inputs, pool, host, spec)?;
+        let name = templates::shape_name(&node);
+        // What was learned of one host says nothing of the others.
+        if !spec.resources.cpu.is_zero() && !spec.resources.memory.is_zero() {
+            self.alike.push((pool.name(), spec, Arc::clone(&name)));
+        }
+        let key = (pool.name().to_owned(), Arc::clone(&name));
+        self.templates.entry(key).or_insert_with(|| Template {
+            name: Arc::clone(&name),
+            node: Arc::new(node),
+            csi: None,
+            offerings: Vec::new(),
+        });
+        Some(name)
+    }
+}
+
+fn add_ours<'i>(
     inputs: &Inputs,
-    pool: &PoolInput,
+    pool: &'i PoolInput,
     input: &HostInput,
-    spec: &BareMetalNodeSpec,
-    shapes: &mut BTreeMap<(String, Arc<str>), Template>,
+    spec: &'i BareMetalNodeSpec,
+    shapes: &mut Shapes<'i>,
     draft: &mut Draft,
 ) {
     let limits = limits(inputs, Some(pool), spec);
     let standing = standing(input, &limits, inputs.now);
     let mut host = base(inputs, input, spec, standing);
     host.pool = pool.name().into();
-    if let Some(node) = templates::of_host(inputs, pool, &input.name, spec) {
-        let name = templates::shape_name(&node);
-        host.template = Arc::clone(&name);
-        shapes.entry((pool.name().to_owned(), Arc::clone(&name))).or_insert_with(|| Template {
-            name,
-            node: Arc::new(node),
-            csi: None,
-            offerings: Vec::new(),
-        });
+    if let Some(name) = shapes.of(inputs, pool, &input.name, spec) {
+        host.template = name;
     }
     if let Some(Ok(status)) = &input.status {
         host.node = match standing {

@@ -59,6 +59,12 @@ impl<'a, 's> Explainer<'a, 's> {
         Some(pod::explain(&self.stage, found))
     }
 
+    /// The headline of [`Explainer::pod`] and its cause, without looking for what would help.
+    pub fn pod_headline(&self, pod: &PodKey) -> Option<(Code, String)> {
+        let found = self.stage.scene.snapshot.cluster.pods.iter().find(|other| is_named(other, pod))?;
+        Some(pod::headline_of(&self.stage, found))
+    }
+
     /// Why the node stays or goes, or comes.
     pub fn node(&self, node: &str) -> Option<NodeAnswer> {
         node::explain(self.stage.scene, node).or_else(|| node::explain_new(self.stage.scene, node))

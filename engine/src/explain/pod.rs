@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use muster_model::k8s::{Pod, PodSpec, VolumeSource};
 
 use super::{
-    Cause, Code, Fix, HostRow, Match, Next, NodeTally, PodAnswer, PoolRow, conflict,
+    Cause, Code, Conflict, Fix, HostRow, Match, Next, NodeTally, PodAnswer, PoolRow, conflict,
     constraint::{self, Machine},
     fix,
     hosts::refusal,
@@ -115,25 +115,60 @@ struct Closest<'c> {
     limits: Vec<Limit>,
 }
 
-fn unplaced<'a>(stage: &Stage<'a, '_>, pod: &'a Pod) -> PodAnswer {
+/// What keeps a pod from every pool, and which of it is told first.
+struct Verdict<'c> {
+    alike: u32,
+    nodes: Vec<NodeTally>,
+    conflict: Option<Conflict>,
+    rows: Vec<PoolRow>,
+    all: Vec<Closest<'c>>,
+    cause: Cause,
+    headline: String,
+}
+
+fn verdict<'c>(stage: &Stage<'c, '_>, pod: &'c Pod) -> Verdict<'c> {
     let scene = stage.scene;
     let alike = alike(scene, pod);
     let mut world = stage.world();
     let nodes = tally(&world, pod);
-    let mut pools = Vec::new();
-    let mut all: Vec<Closest<'_>> = Vec::new();
+    let (mut rows, mut all): (_, Vec<Closest<'_>>) = (Vec::new(), Vec::new());
     for (index, pool) in scene.snapshot.pools.iter().enumerate() {
         let mine = scene.candidates.iter().filter(|candidate| candidate.pool == index);
         let judged: Vec<Closest<'_>> =
             mine.map(|candidate| judged(scene, &mut world, candidate, pod)).collect();
         let best = judged.into_iter().min_by_key(distance);
-        pools.push(row(scene, pool, best.as_ref()));
+        rows.push(row(scene, pool, best.as_ref()));
         all.extend(best);
     }
     drop(world); // fixes are tried in it
+    all.sort_by_key(distance);
     let conflict = conflict::find(pod);
+    let cause = root(scene, pod, conflict.as_ref(), all.first(), &nodes);
+    let closest = all.first().map(|close| &*scene.pool_of(close.candidate).name);
+    let text = headline(pod, &cause, alike, closest);
+    Verdict { alike, nodes, conflict, rows, all, cause, headline: text }
+}
+
+/// The headline of [`explain`], and its cause.
+pub(super) fn headline_of<'a>(stage: &Stage<'a, '_>, pod: &'a Pod) -> (Code, String) {
+    let key = pod.key();
+    let waits = pod.is_pending() && pod.spec.scheduling_gates.is_empty();
+    if waits && !stage.scene.plan.placements.iter().any(|placement| placement.pod == key) {
+        let verdict = verdict(stage, pod);
+        return (verdict.cause.code, verdict.headline);
+    }
+    let answer = explain(stage, pod);
+    (answer.cause.code, answer.headline)
+}
+
+fn unplaced<'a>(stage: &Stage<'a, '_>, pod: &'a Pod) -> PodAnswer {
+    let scene = stage.scene;
+    let Verdict { alike, nodes, conflict, rows, all, cause, headline } = verdict(stage, pod);
     let mut fixes: Vec<Fix> = Vec::new();
-    for close in &all {
+    // In the order of pools, however close they come.
+    let mut by_pool: Vec<&Closest<'_>> = all.iter().collect();
+    by_pool.sort_by_key(|close| close.candidate.pool);
+    for close in by_pool {
         match close.matches {
             Match::NoMatch => {
                 fixes.extend(fix::for_refusal(stage, close.candidate, &close.judgement, pod, alike));
@@ -151,19 +186,12 @@ fn unplaced<'a>(stage: &Stage<'a, '_>, pod: &'a Pod) -> PodAnswer {
         let sides = [&conflict.left.field, &conflict.right.field];
         fixes.extend(sides.into_iter().filter_map(|field| fix::for_conflict(stage, pod, field, alike)));
     }
-    all.sort_by_key(distance);
     rank(&mut fixes, all.first().map(|close| &close.cause));
-    let cause = root(scene, pod, conflict.as_ref(), all.first(), &nodes);
     let next = next(scene, &all);
     PodAnswer {
-        headline: headline(
-            pod,
-            &cause,
-            alike,
-            all.first().map(|close| &*scene.pool_of(close.candidate).name),
-        ),
+        headline,
         alike,
-        pools,
+        pools: rows,
         hosts: host_rows(scene, &all),
         nodes,
         conflict,

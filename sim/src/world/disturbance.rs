@@ -307,7 +307,9 @@ impl State {
         }
         let silent = self.has(Outage::ApiDown) || self.has(Outage::ApiStalled);
         if silent && self.frozen.is_none() {
-            let view = self.fresh_view();
+            // With true times: whoever looks at it notes them by its own clock.
+            let start = self.start;
+            let view = self.fresh_view(|at| start.saturating_add(at));
             self.frozen = Some((self.now, view));
         }
         if !silent && self.frozen.take().is_some() {

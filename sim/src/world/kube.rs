@@ -42,8 +42,8 @@ impl State {
         self.protected.iter().map(|node| (node.as_str().into(), Arc::clone(&why))).collect()
     }
 
-    /// What a watcher sees whose watches are open. Times are true ones, as if its clock were right.
-    pub(super) fn fresh_view(&mut self) -> ClusterView {
+    /// What a watcher sees whose watches are open, with times as it `noted` them.
+    pub(super) fn fresh_view(&mut self, noted: impl Fn(Duration) -> Timestamp) -> ClusterView {
         let mut objects = self.objects();
         if self.has(Outage::NoPods) {
             objects = Arc::new(Objects { pods: Vec::new(), ..Objects::clone(&objects) });
@@ -57,31 +57,22 @@ impl State {
             objects = Arc::new(fewer);
         }
         let now = self.now;
-        let renewed: BTreeMap<Arc<str>, Timestamp> = objects
-            .nodes
-            .iter()
-            .filter_map(|node| {
-                let at = self.machines.get(node.name())?.renewed(now)?;
-                Some((Arc::clone(&node.metadata.name), self.start.saturating_add(Duration::from_millis(at))))
-            })
-            .collect();
+        let renewed = objects.nodes.iter().filter_map(|node| {
+            let at = self.machines.get(node.name())?.renewed(now)?;
+            Some((Arc::clone(&node.metadata.name), noted(Duration::from_millis(at))))
+        });
         ClusterView {
             number: self.number,
-            fresh_at: self.wall(),
-            objects,
-            renewed: Arc::new(renewed),
+            fresh_at: noted(Duration::from_millis(now)),
+            renewed: Arc::new(renewed.collect()),
             guarded: Arc::new(self.guarded()),
+            objects,
             ..ClusterView::default()
         }
     }
 }
 
 impl Port {
-    /// A true wall time as this process's clock showed it.
-    fn ours(&self, start: Timestamp, at: Timestamp) -> Timestamp {
-        self.clock.wall_at(at.since(start))
-    }
-
     /// What the heartbeat of a real connection would have noticed by now.
     fn slow(&self, lasts: Option<Duration>) -> Option<Arc<str>> {
         let now = self.clock.now();
@@ -114,18 +105,19 @@ impl ClusterPort for Port {
                 };
                 return Err(NotSynced { total: 17, waiting: vec![waiting] });
             }
-            Some((_, view)) => view,
-            None => state.fresh_view(),
+            Some((_, view)) => {
+                let (start, noted) = (state.start, self.clock.noted());
+                let ours = |at: Timestamp| noted(at.since(start));
+                let renewed = view.renewed.iter().map(|(node, at)| (Arc::clone(node), ours(*at)));
+                let (fresh_at, renewed) = (ours(view.fresh_at), Arc::new(renewed.collect()));
+                ClusterView { fresh_at, renewed, ..view }
+            }
+            None => state.fresh_view(self.clock.noted()),
         };
-        let start = state.start;
         let slow = state.outage_since.get(&Outage::ApiSlow).copied();
         let slow = slow.map(|since| Duration::from_millis(state.now.saturating_sub(since)));
         drop(state);
         view.slow = self.slow(slow);
-        view.fresh_at = self.ours(start, view.fresh_at);
-        for at in Arc::make_mut(&mut view.renewed).values_mut() {
-            *at = self.ours(start, *at);
-        }
         Ok(view)
     }
 

@@ -68,7 +68,7 @@ const DEBOUNCE: Duration = Duration::from_millis(100);
 /// Even a process that only follows news looks this often.
 const LOOK: Duration = Duration::from_mins(5);
 /// Between rounds of upkeep when only news count.
-const UPKEEP: Duration = Duration::from_secs(60);
+const UPKEEP: Duration = Duration::from_mins(5);
 /// After the store did not answer.
 const RETRY: Duration = Duration::from_secs(1);
 

@@ -156,6 +156,10 @@ impl Hardware {
         skews[place.saturating_sub(1)]
     }
 
+    fn was_never_wrong(&self) -> bool {
+        self.skews.lock().unwrap_or_else(PoisonError::into_inner).len() == 1
+    }
+
     fn wall_at(&self, at: Duration) -> Timestamp {
         let skew = self.skew_at(at.millis());
         let passed = at.millis().saturating_sub(skew.from).saturating_mul(skew.rate);
@@ -224,6 +228,16 @@ impl ProcessClock {
     pub fn wall_at(&self, at: Duration) -> Timestamp {
         let age = self.hardware.monotonic().saturating_sub(self.hardware.monotonic_at(at));
         self.steady.now().saturating_sub(age)
+    }
+
+    /// The same for many moments at once.
+    pub(super) fn noted(&self) -> impl Fn(Duration) -> Timestamp + '_ {
+        let (now, tick, truth) = (self.steady.now(), self.hardware.monotonic(), self.hardware.line.now());
+        let even = self.hardware.was_never_wrong();
+        move |at| {
+            let then = || tick.saturating_sub(self.hardware.monotonic_at(at));
+            now.saturating_sub(if even { truth.saturating_sub(at) } else { then() })
+        }
     }
 
     /// The wall clock jumps by so many milliseconds; the monotonic one does not notice.
