@@ -206,7 +206,7 @@ pub(super) const fn order_of(call: PowerCall) -> Option<Order> {
 }
 
 /// A boot profile as a driver takes it.
-pub(super) const fn boot_of(profile: &BootProfile) -> BootOverride {
+pub(super) fn boot_of(profile: &BootProfile) -> BootOverride {
     let target = match profile.target {
         host::BootTarget::Pxe => power::BootTarget::Pxe,
         host::BootTarget::UefiHttp => power::BootTarget::UefiHttp,
@@ -219,7 +219,7 @@ pub(super) const fn boot_of(profile: &BootProfile) -> BootOverride {
         host::BootMode::Uefi => Some(power::BootMode::Uefi),
         host::BootMode::Legacy => Some(power::BootMode::Legacy),
     };
-    BootOverride { target, mode, once: profile.once }
+    BootOverride { target, mode, once: profile.once, url: profile.url.clone() }
 }
 
 #[cfg(test)]
@@ -270,6 +270,14 @@ mod tests {
             },
             "cipher suite 0 needs no password and is never used; set 17 or 3",
         );
+    }
+
+    #[test]
+    fn a_boot_profile_keeps_where_its_image_is() {
+        let text =
+            serde_json::json!({"name": "net", "target": "uefi-http", "url": "http://boot.example/x.efi"});
+        let profile = BootProfile::read(&text, "spec").unwrap().value;
+        assert_eq!(boot_of(&profile).url.as_deref(), Some("http://boot.example/x.efi"));
     }
 
     #[test]

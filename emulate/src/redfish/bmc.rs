@@ -31,6 +31,8 @@ pub(super) struct Boot {
     pub target: String,
     pub enabled: String,
     pub mode: String,
+    /// Where the image of an HTTP boot is; empty until somebody says.
+    pub http_uri: String,
     /// Changes with every write.
     pub version: u64,
 }
@@ -48,6 +50,7 @@ impl System {
                 target: "None".into(),
                 enabled: "Disabled".into(),
                 mode: "UEFI".into(),
+                http_uri: String::new(),
                 version: 1,
             }),
         }

@@ -205,7 +205,7 @@ async fn bm_7_30_dry_run_reads_and_changes_nothing() {
     let driver = DryRun::new(Arc::new(redfish(&Vault::with("lab", "admin", "emulated"))), clock());
     assert_eq!(driver.read(&host).await.unwrap().state, PowerState::Off);
     let _ = driver.request(&host, ON).await.unwrap();
-    let boot = BootOverride { target: BootTarget::Pxe, mode: None, once: true };
+    let boot = BootOverride { target: BootTarget::Pxe, mode: None, once: true, url: None };
     driver.set_boot(&host, boot).await.unwrap();
     let done: Vec<_> = driver.records().into_iter().map(|record| record.what).collect();
     assert_eq!(done, ["power on", "boot from Pxe"]);
