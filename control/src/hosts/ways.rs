@@ -140,7 +140,7 @@ fn reading(driver: &DriverSpec, kind: host::DriverKind) -> DriverSpec {
 fn trust(spec: &BareMetalNodeSpec, driver: &DriverSpec) -> Result<Trust, String> {
     match spec.tls_verify {
         TlsVerify::Pin => {
-            let pin = driver.settings.get("pin");
+            let pin = spec.pin_of(driver);
             let pin = pin.map(|text| text.parse::<Pin>().map_err(|error| error.to_string())).transpose()?;
             Ok(Trust::Pin { pin })
         }
@@ -162,7 +162,8 @@ pub(super) fn bmc_key(spec: &BareMetalNodeSpec, name: &str) -> String {
 /// Changes whenever the way to a BMC does: its account's version, its address, its trust. A BMC that refused
 /// one is tried again with the next.
 pub(super) fn access_version(spec: &BareMetalNodeSpec, version_of: impl Fn(&str) -> u64) -> u64 {
-    let mut text = format!("{:?} {:?} {:?}", spec.mgmt_address, spec.tls_verify, spec.system_id);
+    let mut text =
+        format!("{:?} {:?} {:?} {:?}", spec.mgmt_address, spec.tls_verify, spec.system_id, spec.pin);
     for driver in spec.effective_drivers() {
         let version = spec.credential(Some(&driver)).map(|name| (version_of(&name), name));
         let _ = write!(text, " {} {:?} {:?} {version:?}", driver.kind, driver.address, driver.settings);
@@ -291,5 +292,13 @@ mod tests {
         let mut trusting = spec();
         trusting.tls_verify = TlsVerify::Insecure;
         assert_ne!(access_version(&trusting, |_| 1), before);
+        let mut approved = spec();
+        assert!(approved.approve(0, Pin([7; 32])));
+        assert_ne!(access_version(&approved, |_| 1), before);
+        let ways = ways("h1", &approved, None);
+        let Ok(Bmc { endpoint: Endpoint::Redfish { trust, .. }, .. }) = &ways[0].bmc else {
+            panic!("{ways:?}")
+        };
+        assert_eq!(*trust, Trust::Pin { pin: Some(Pin([7; 32])) });
     }
 }

@@ -182,9 +182,13 @@ fn edit(host: &NamedHost) -> Edit<'_> {
     }
 }
 
-/// Whether a listed host is what is stored, apart from who registered it.
+/// Whether a listed host is what is stored, apart from who registered it and from a key that was approved since.
 fn same(stored: &Arc<BareMetalNodeSpec>, listed: &BareMetalNodeSpec) -> bool {
-    let listed = BareMetalNodeSpec { registered: stored.registered.clone(), ..listed.clone() };
+    let listed = BareMetalNodeSpec {
+        registered: stored.registered.clone(),
+        pin: listed.pin.or(stored.pin),
+        ..listed.clone()
+    };
     **stored == listed
 }
 
