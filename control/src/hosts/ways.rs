@@ -115,11 +115,12 @@ fn endpoint(spec: &BareMetalNodeSpec, driver: &DriverSpec) -> Result<Endpoint, S
             let secure_on = setting("secureOn")
                 .map(|text| text.parse::<Mac>().map_err(|error| format!("secureOn: {error}")))
                 .transpose()?;
-            Ok(Endpoint::Wol { mac: Mac(mac.bytes()), broadcast, port, secure_on })
+            let interface = setting("interface").map(str::to_owned);
+            Ok(Endpoint::Wol { mac: Mac(mac.bytes()), broadcast, port, secure_on, interface })
         }
         host::DriverKind::Agent => Ok(Endpoint::Agent),
         host::DriverKind::Webhook => {
-            let url = address()?;
+            let url = with_port(address()?);
             let url = if url.contains("://") { url } else { format!("https://{url}") };
             Ok(Endpoint::Webhook { url, trust: trust(spec, driver)? })
         }
