@@ -102,6 +102,13 @@ pub(super) struct Inner {
     pub off_since: Option<Duration>,
 }
 
+/// What it shows to whoever connects.
+#[derive(Debug)]
+struct Tls {
+    config: Arc<ServerConfig>,
+    certificate: String,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct RedfishBmc {
@@ -111,7 +118,7 @@ pub struct RedfishBmc {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) session_timeout: Duration,
     pub(super) serial: AtomicU64,
-    tls: Option<RwLock<Arc<ServerConfig>>>,
+    tls: Option<RwLock<Tls>>,
     inner: Mutex<Inner>,
 }
 
@@ -187,8 +194,13 @@ impl RedfishBmc {
         Ok(())
     }
 
+    /// Its certificate as PEM, which is its own authority.
+    pub fn certificate(&self) -> Option<String> {
+        self.tls.as_ref().map(|tls| tls.read().unwrap_or_else(PoisonError::into_inner).certificate.clone())
+    }
+
     pub(super) fn tls(&self) -> Option<Arc<ServerConfig>> {
-        self.tls.as_ref().map(|tls| Arc::clone(&tls.read().unwrap_or_else(PoisonError::into_inner)))
+        self.tls.as_ref().map(|tls| Arc::clone(&tls.read().unwrap_or_else(PoisonError::into_inner).config))
     }
 
     pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -204,7 +216,7 @@ impl Inner {
 }
 
 /// A fresh key with a certificate for 127.0.0.1 that nobody else has signed.
-fn self_signed() -> io::Result<Arc<ServerConfig>> {
+fn self_signed() -> io::Result<Tls> {
     let certified = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned(), "localhost".to_owned()])
         .map_err(io::Error::other)?;
     let key = PrivateKeyDer::try_from(certified.signing_key.serialize_der()).map_err(io::Error::other)?;
@@ -213,5 +225,5 @@ fn self_signed() -> io::Result<Arc<ServerConfig>> {
         .with_safe_default_protocol_versions()
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
         .map_err(io::Error::other)?;
-    Ok(Arc::new(config))
+    Ok(Tls { config: Arc::new(config), certificate: certified.cert.pem() })
 }

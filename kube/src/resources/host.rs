@@ -127,7 +127,7 @@ fn driver() -> Field {
             ("kind", words("Which driver.", &["redfish", "ipmi", "wol", "agent", "webhook", "dry-run"])),
             ("address", text("Where it is reached; mgmtAddress unless given.").most(300)),
             ("credentials", label("Name of the credential; bmcCredentials unless given.")),
-            ("settings", map("Settings of this driver, by name.", text("").most(1024), 16)),
+            ("settings", map("Settings of this driver, by name.", text("").most(32_768), 16)),
         ],
     )
     .required(&["kind"])
