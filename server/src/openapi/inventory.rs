@@ -246,7 +246,7 @@ fn trust(name: &Value, word: &Value, reason: &Value) -> Value {
         "ApproveRequest": { "type": "object", "required": ["pin"], "properties": { "pin": pin(), "reason": reason } },
         "DiscoverRequest": { "type": "object", "required": ["address"], "properties": { "address": word,
             "driver": list_of(&["redfish", "ipmi"]), "credentials": name, "systemId": word,
-            "tlsVerify": words::<TlsVerify>(), "pin": pin(), "ca": { "type": "string", "maxLength": 32768 }, "serverName": word, "plainHttp": { "type": "boolean" } } },
+            "tlsVerify": words::<TlsVerify>(), "pin": pin(), "ca": { "type": "string", "minLength": 1, "maxLength": 32768 }, "serverName": word, "plainHttp": { "type": "boolean" } } },
     })
 }
 
