@@ -369,10 +369,10 @@ async fn ops_r19_a_host_waits_for_its_key_to_be_approved_and_no_account_is_sent_
     user.put("/api/v1/inventory/config", &json!({ "deadlines": patient() })).await.expect(200);
     let run = |words: &[&str]| muster(&server, directory.path(), words);
     let table = |name: &str, address: std::net::SocketAddr, pin: &str| {
-        let text = format!(
+        let rows = format!(
             "name,powerInterface,mgmtAddress,bmcCredentials,pool,pin\n{name},redfish,{address},rack-a,gpu,{pin}\n"
         );
-        std::fs::write(directory.path().join("servers.csv"), text).unwrap();
+        std::fs::write(directory.path().join("servers.csv"), rows).unwrap();
         let made = run(&["register", "hosts", "-f", "servers.csv"]);
         assert!(made.status.success(), "{}", text(&made));
     };
