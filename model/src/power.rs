@@ -256,7 +256,7 @@ pub enum BootMode {
 }
 
 /// A boot choice that overrides the machine's own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BootOverride {
     pub target: BootTarget,
@@ -264,6 +264,9 @@ pub struct BootOverride {
     pub mode: Option<BootMode>,
     /// For the next boot only.
     pub once: bool,
+    /// Where the image is, for [`BootTarget::UefiHttp`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
 }
 
 /// One temperature, in thousandths of a degree Celsius.

@@ -162,6 +162,13 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
+/// The key of a BMC in what was printed.
+fn shown_key(said: &str) -> String {
+    let mut words = said.split(|c: char| c.is_whitespace() || "\"',;".contains(c));
+    let key = words.find(|word| word.starts_with("sha256:"));
+    key.unwrap_or_else(|| panic!("the key is shown: {said}")).trim_end_matches([':', '.']).to_owned()
+}
+
 const CANARY: &str = "canary-2718-albatross";
 
 /// A machine that nobody has described: its BMC is met, its key approved, and its own words make the document. The
@@ -185,11 +192,7 @@ async fn ops_r19_discovery_sends_nothing_secret_before_its_key_is_approved_and_l
     assert!(!first.status.success(), "an unknown key is not trusted");
     assert_eq!(bmc.counters().credentials_seen, 0, "nothing secret is sent before that");
     let said = text(&first);
-    let pin = said
-        .split(|c: char| c.is_whitespace() || "\"',;".contains(c))
-        .find(|word| word.starts_with("sha256:"));
-    let pin =
-        pin.unwrap_or_else(|| panic!("the key is shown: {said}")).trim_end_matches([':', '.']).to_owned();
+    let pin = shown_key(&said);
 
     let found = run(&[
         "discover",
@@ -353,6 +356,109 @@ async fn ops_r13_after_an_older_backup_nothing_is_switched_until_the_world_was_o
     user.until("/api/v1/hosts/gpu-1", told).await;
     assert_eq!(bmc.counters().resets, ["On"]);
     assert!(run(&server, &["freeze"]).contains("not frozen"));
+}
+
+/// Step by step as the guide says, with the TLS that is the default: a table without keys registers hosts that wait, one command
+/// shows and approves what was seen, and a table with keys needs no further word. A key that changes later is never taken over.
+#[tokio::test(flavor = "multi_thread")]
+async fn ops_r19_a_host_waits_for_its_key_to_be_approved_and_no_account_is_sent_before() {
+    let fleet = machines(2).await;
+    let bmcs: Vec<_> = fleet.bmcs().collect();
+    let directory = tempfile::tempdir().unwrap();
+    let (server, user) = furnished(directory.path()).await;
+    user.put("/api/v1/inventory/config", &json!({ "deadlines": patient() })).await.expect(200);
+    let run = |words: &[&str]| muster(&server, directory.path(), words);
+    let table = |name: &str, address: std::net::SocketAddr, pin: &str| {
+        let rows = format!(
+            "name,powerInterface,mgmtAddress,bmcCredentials,pool,pin\n{name},redfish,{address},rack-a,gpu,{pin}\n"
+        );
+        std::fs::write(directory.path().join("servers.csv"), rows).unwrap();
+        let made = run(&["register", "hosts", "-f", "servers.csv"]);
+        assert!(made.status.success(), "{}", text(&made));
+    };
+    table("gpu-1", bmcs[0].address, "");
+    let waits = |host: &Value| host["status"]["bmcBlocked"]["cause"] == "KeyNotApproved";
+    let host = user.until("/api/v1/hosts/gpu-1", waits).await;
+    assert_eq!(bmcs[0].counters().credentials_seen, 0, "nothing secret is sent before that");
+    let pin = host["status"]["bmcBlocked"]["seenKey"].as_str().unwrap().to_owned();
+    let told = text(&run(&["describe", "host", "gpu-1"]));
+    assert!(told.contains(&format!("muster approve host gpu-1 --pin {pin}")), "{told}");
+    assert!(!told.contains("muster rotate"), "a password does not help: {told}");
+    let overview = user.get("/api/v1/overview").await.expect(200).body;
+    assert!(overview["attention"].to_string().contains("muster approve host gpu-1"), "{overview}");
+
+    let other = format!("sha256:{}", "00".repeat(32));
+    assert_eq!(
+        run(&["approve", "host", "gpu-1", "--pin", &other]).status.code(),
+        Some(4),
+        "not what was seen"
+    );
+    let shown = run(&["approve", "host", "gpu-1"]);
+    assert_eq!(shown.status.code(), Some(2), "nobody said yes");
+    assert!(text(&shown).contains(&pin), "{}", text(&shown));
+    assert_eq!(bmcs[0].counters().credentials_seen, 0);
+    let approved = run(&["approve", "host", "gpu-1", "--yes"]);
+    assert!(approved.status.success(), "{}", text(&approved));
+    user.until("/api/v1/hosts/gpu-1", |host| host["status"]["phase"] == "idle").await;
+    let story = text(&run(&["history", "host", "gpu-1"]));
+    assert!(story.contains("approve") && story.contains(&pin), "{story}");
+    table("gpu-1", bmcs[0].address, ""); // the same file again is no error
+
+    // In bulk, by a file with the keys: no further word is needed.
+    let met = run(&["discover", &bmcs[1].address.to_string(), "--credential", "rack-a"]);
+    table("gpu-2", bmcs[1].address, &shown_key(&text(&met)));
+    user.until("/api/v1/hosts/gpu-2", |host| host["status"]["phase"] == "idle").await;
+
+    let before = bmcs[1].counters().credentials_seen;
+    bmcs[1].change_certificate().unwrap();
+    let changed = |host: &Value| host["status"]["bmcBlocked"]["cause"] == "CertificateMismatch";
+    user.until("/api/v1/hosts/gpu-2", changed).await;
+    let told = text(&run(&["describe", "host", "gpu-2"]));
+    assert!(
+        told.contains("find out why it changed") && told.contains("muster approve host gpu-2 --pin"),
+        "{told}"
+    );
+    assert_eq!(bmcs[1].counters().credentials_seen, before, "no account is sent to a stranger");
+    assert!(run(&["approve", "host/gpu-2", "--yes"]).status.success());
+    user.until("/api/v1/hosts/gpu-2", |host| host["status"]["phase"] == "idle").await;
+}
+
+/// A BMC whose certificate an authority signed: the document that discovery makes can be registered as it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_is_discovered_and_registered_under_its_authority() {
+    let fleet = machines(1).await;
+    let bmc = fleet.first();
+    let directory = tempfile::tempdir().unwrap();
+    let (server, user) = furnished(directory.path()).await;
+    let run = |words: &[&str]| muster(&server, directory.path(), words);
+    let stranger = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap().cert.pem();
+    std::fs::write(directory.path().join("stranger.pem"), stranger).unwrap();
+    std::fs::write(directory.path().join("ca.pem"), bmc.certificate().unwrap()).unwrap();
+    let address = bmc.address.to_string();
+    let discover = |ca: &str| {
+        run(&["discover", &address, "--credential", "rack-a", "--ca", ca, "--name", "gpu-1", "--pool", "gpu"])
+    };
+    let refused = discover("stranger.pem");
+    assert!(!refused.status.success() && text(&refused).contains("POWER_UNTRUSTED"), "{}", text(&refused));
+    assert_eq!(bmc.counters().credentials_seen, 0);
+    assert_eq!(discover("missing.pem").status.code(), Some(2));
+    let found = discover("ca.pem");
+    assert!(found.status.success(), "{}", text(&found));
+    let document = String::from_utf8_lossy(&found.stdout).into_owned();
+    assert!(document.contains("tlsVerify: ca") && document.contains("BEGIN CERTIFICATE"), "{document}");
+    let patiently = document.replacen("\nspec:\n", &format!("\nspec:\n  deadlines: {}\n", patient()), 1);
+    std::fs::write(directory.path().join("gpu-1.yaml"), &patiently).unwrap();
+    let applied = run(&["apply", "-f", "gpu-1.yaml"]);
+    assert!(applied.status.success(), "{}", text(&applied));
+    user.until("/api/v1/hosts/gpu-1", |host| host["status"]["phase"] == "idle").await;
+
+    // What belongs to another trust is said, and nothing is asked.
+    let body = json!({ "address": address, "tlsVerify": "ca" });
+    let answer = user.post("/api/v1/discover", &body).await.expect(400).body;
+    assert!(answer.to_string().contains("is required for tlsVerify ca"), "{answer}");
+    let body = json!({ "address": address, "tlsVerify": "insecure", "ca": "x" });
+    let answer = user.post("/api/v1/discover", &body).await.expect(400).body;
+    assert!(answer.to_string().contains("is not used with tlsVerify insecure"), "{answer}");
 }
 
 /// BMCs with their own ideas about boot settings: the override is set and read back, or the host says why not and no

@@ -5,7 +5,7 @@ use muster_model::power::{
 };
 
 /// One question to a BMC.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) enum Job {
     Read,
     Request(Order),

@@ -97,7 +97,7 @@ impl Ladder {
     pub async fn set_boot(&self, ways: &[Bmc], boot: BootOverride) -> Result<BootOverride, PowerError> {
         let mut last = None;
         for (way, driver) in self.order(ways, |driver| driver.abilities().boot) {
-            match driver.set_boot(way, boot).await {
+            match driver.set_boot(way, boot.clone()).await {
                 Ok(kept) => return Ok(kept),
                 Err(error) if matches!(error.fault, Fault::WrongHost { .. }) => return Err(error),
                 Err(error) => {

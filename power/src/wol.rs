@@ -38,7 +38,7 @@ impl WakeOnLan {
     }
 
     async fn wake(&self, bmc: &Bmc) -> Result<(), Fault> {
-        let Endpoint::Wol { mac, broadcast, port, secure_on } = &bmc.endpoint else {
+        let Endpoint::Wol { mac, broadcast, port, secure_on, interface } = &bmc.endpoint else {
             return Err(Fault::Invalid { why: "its endpoint is not a Wake-on-LAN one".into() });
         };
         // A number, not a name: broadcast addresses have none.
@@ -51,6 +51,9 @@ impl WakeOnLan {
         let failed = |error: std::io::Error| Fault::Unreachable { why: error.to_string() };
         let socket = UdpSocket::bind((from, 0)).await.map_err(failed)?;
         socket.set_broadcast(true).map_err(failed)?;
+        if let Some(interface) = interface {
+            leave_by(&socket, interface)?;
+        }
         let packet = magic(*mac, *secure_on);
         for round in 0..PACKETS {
             if round > 0 {
@@ -60,6 +63,19 @@ impl WakeOnLan {
         }
         Ok(())
     }
+}
+
+/// Has the packets leave by one network interface, whatever the routing table says.
+#[cfg(target_os = "linux")]
+fn leave_by(socket: &UdpSocket, interface: &str) -> Result<(), Fault> {
+    socket.bind_device(Some(interface.as_bytes())).map_err(|error| Fault::Invalid {
+        why: format!("packets cannot leave by interface {interface:?} of this machine: {error}"),
+    })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn leave_by(_: &UdpSocket, interface: &str) -> Result<(), Fault> {
+    Err(Fault::unsupported(format!("packets by interface {interface:?} (only on Linux)"), DriverKind::Wol))
 }
 
 /// Six bytes of ones, the address sixteen times, and the password that some cards want.

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use muster_control::hosts::{HostFigure, HostLoop};
+use muster_control::hosts::{HostFigure, HostLoop, UNVERIFIED};
 use muster_model::host::PublicPower;
 use prometheus_client::{
     collector::Collector,
@@ -76,6 +76,15 @@ impl Collector for HostCollector {
         family(e, ("hosts", "Hosts by phase", Gauge), "phase", phases)?;
         single(e, ("hosts_overdue", "Hosts in a phase for longer than it may take", Gauge), figures.overdue)?;
         single(e, ("hosts_bmc_unreachable", "Hosts whose BMC does not answer", Gauge), figures.unreachable)?;
+        let unverified = UNVERIFIED
+            .into_iter()
+            .map(|(_, how)| (how, figures.unverified.get(how).copied().unwrap_or_default()));
+        family(
+            e,
+            ("hosts_unverified", "Hosts whose BMC is talked to without checking who it is", Gauge),
+            "how",
+            unverified,
+        )?;
         single(e, ("hosts_set_aside", "Hosts whose record cannot be used", Gauge), figures.set_aside)?;
         let entered = figures.entered.iter().map(|(phase, count)| (phase.as_str(), *count));
         family(e, ("host_transitions", "Phases that hosts entered", Counter), "phase", entered)?;

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Every path that is served, as metrics label them.
-pub const PATHS: [&str; 72] = [
+pub const PATHS: [&str; 73] = [
     "/health",
     "/livez",
     "/readyz",
@@ -50,6 +50,7 @@ pub const PATHS: [&str; 72] = [
     "/api/v1/hosts/{name}/release",
     "/api/v1/hosts/{name}/maintenance",
     "/api/v1/hosts/{name}/acknowledge",
+    "/api/v1/hosts/{name}/approve",
     "/api/v1/hosts/{name}/label",
     "/api/v1/hosts/{name}/power",
     "/api/v1/hosts/{name}/boot",
@@ -118,6 +119,7 @@ fn host_routes(root: &str) -> Router<App> {
         .route(&at("/{name}/release"), post(host_actions::release))
         .route(&at("/{name}/maintenance"), post(host_actions::maintenance))
         .route(&at("/{name}/acknowledge"), post(host_actions::acknowledge))
+        .route(&at("/{name}/approve"), post(host_actions::approve))
         .route(&at("/{name}/label"), post(host_actions::label))
         .route(&at("/{name}/power"), post(host_actions::power))
         .route(&at("/{name}/boot-token"), post(boot::make_token))

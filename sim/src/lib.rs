@@ -11,5 +11,10 @@ pub mod world;
 
 /// The reference of reasons: those of explanations, and those of custom resources.
 pub fn reasons() -> String {
-    format!("{}\n{}", muster_engine::explain::reference(), muster_control::resources::reference())
+    let parts = [
+        muster_engine::explain::reference(),
+        muster_model::host::BlockCause::reference(),
+        muster_control::resources::reference(),
+    ];
+    parts.join("\n")
 }

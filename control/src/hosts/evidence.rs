@@ -90,6 +90,8 @@ pub(super) fn gather(
                     message: "not read yet".into(),
                     attempts: 0,
                     credential_version: settings.credential_version,
+                    driver: None,
+                    key: None,
                 },
                 since: now,
             },

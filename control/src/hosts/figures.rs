@@ -10,7 +10,9 @@ use std::{
 
 use muster_model::{
     Duration, Known,
-    host::{Phase, PowerCall, PublicPower},
+    host::{
+        BareMetalNodeStatus, ConditionStatus, ConditionType, Phase, PowerCall, PublicPower, find_condition,
+    },
 };
 
 use super::turn::Shared;
@@ -89,6 +91,8 @@ pub struct Figures {
     /// Hosts in a phase for longer than it may take.
     pub overdue: u64,
     pub unreachable: u64,
+    /// Hosts whose BMC is talked to without checking who it is, by how.
+    pub unverified: BTreeMap<&'static str, u64>,
     pub set_aside: u64,
     pub pools: BTreeMap<String, PoolFigure>,
     pub looks: u64,
@@ -97,6 +101,15 @@ pub struct Figures {
     pub turns: u64,
     pub calls: Vec<(&'static str, u64)>,
     pub entered: Vec<(Phase, u64)>,
+}
+
+/// How a BMC is talked to without checking who it is: each is a label of a metric.
+pub const UNVERIFIED: [(&str, &str); 2] = [("InsecureTls", "insecure-tls"), ("PlainHttp", "plain-http")];
+
+fn unverified(status: &BareMetalNodeStatus) -> Option<&'static str> {
+    let condition = find_condition(&status.conditions, ConditionType::BmcUnverified)?;
+    let holds = condition.status == ConditionStatus::True;
+    UNVERIFIED.into_iter().find(|(reason, _)| holds && *reason == condition.reason).map(|(_, label)| label)
 }
 
 impl Shared {
@@ -119,6 +132,9 @@ impl Shared {
             *figures.phases.entry(status.phase).or_default() += 1;
             figures.overdue += u64::from(status.overdue_since.is_some());
             figures.unreachable += u64::from(!status.bmc_reachable);
+            if let Some(how) = unverified(status) {
+                *figures.unverified.entry(how).or_default() += 1;
+            }
             let Some(metrics) = &record.metrics else { continue };
             let pool = figures.pools.entry(spec.pool.clone()).or_default();
             pool.used_milliwatt_hours += metrics.used_milliwatt_hours;

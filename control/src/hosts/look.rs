@@ -81,29 +81,52 @@ pub(super) async fn look(glass: &Glass<'_>) -> Option<(Looked, Fallback)> {
     for place in order {
         match ask(glass, &glass.ways[place]).await {
             Ok(reading) if reading.state.is_known() => {
-                let fallback = fallback(glass, place, first, trouble.as_ref(), resting, now);
+                let before = trouble.as_ref().map(|(_, error)| error);
+                let fallback = fallback(glass, place, first, before, resting, now);
                 return Some((known(glass, place, reading), fallback));
             }
             Ok(reading) => {
                 vague.get_or_insert((place, reading));
             }
             Err(error) => {
-                let stop = matches!(class(&error), TroubleClass::Blocked(_));
-                trouble.get_or_insert(error);
-                if stop {
+                // What blocks is told even if an earlier driver was only silent: the next look must not ask again.
+                if matches!(class(&error), TroubleClass::Blocked(_)) {
+                    trouble = Some((place, error));
                     break;
                 }
+                trouble.get_or_insert((place, error));
             }
         }
     }
     if let (Some((place, reading)), true) = (vague, trouble.is_none()) {
         return Some((known(glass, place, reading), resting.cloned()));
     }
-    let error = trouble.map_or_else(
-        || (TroubleClass::Unreachable, "no answer".to_owned()),
-        |error| (class(&error), error.to_string()),
-    );
-    Some((silent(glass, error), None))
+    let attempts = glass.failed.saturating_add(1);
+    let why = match trouble {
+        Some((place, error)) => trouble_of(&error, place, attempts, glass.access),
+        None => BmcTrouble {
+            class: TroubleClass::Unreachable,
+            message: "no answer".to_owned(),
+            attempts,
+            credential_version: glass.access,
+            driver: None,
+            key: None,
+        },
+    };
+    Some((silent(glass, why), None))
+}
+
+/// What a failed call through the driver at `place` means for the host, in words that say what to do.
+pub(super) fn trouble_of(error: &PowerError, place: usize, attempts: u32, access: u64) -> BmcTrouble {
+    let (message, key) = match &error.fault {
+        Fault::Unapproved { found } => {
+            (format!("{error}: muster approve host {} --pin {found}", error.host), Some(*found))
+        }
+        Fault::Untrusted { found, .. } => (error.to_string(), Some(*found)),
+        _ => (error.to_string(), None),
+    };
+    let driver = Some(place);
+    BmcTrouble { class: class(error), message, attempts, credential_version: access, driver, key }
 }
 
 async fn ask(glass: &Glass<'_>, way: &Way) -> Result<Reading, PowerError> {
@@ -161,20 +184,12 @@ fn known(glass: &Glass<'_>, place: usize, reading: Reading) -> Looked {
     }
 }
 
-fn silent(glass: &Glass<'_>, (class, message): (TroubleClass, String)) -> Looked {
+fn silent(glass: &Glass<'_>, why: BmcTrouble) -> Looked {
     let now = glass.clock.now();
     Looked {
         at: now,
-        power: Known::Unknown { why: message.clone(), since: now },
-        bmc: Known::Unknown {
-            why: BmcTrouble {
-                class,
-                message,
-                attempts: glass.failed.saturating_add(1),
-                credential_version: glass.access,
-            },
-            since: now,
-        },
+        power: Known::Unknown { why: why.message.clone(), since: now },
+        bmc: Known::Unknown { why, since: now },
         progress: None,
         health: Health::NotReported,
         warnings: Vec::new(),
@@ -189,9 +204,8 @@ pub(super) fn class(error: &PowerError) -> TroubleClass {
             TroubleClass::Blocked(BlockCause::CredentialsRefused)
         }
         Fault::PasswordChangeRequired { .. } => TroubleClass::Blocked(BlockCause::PasswordChangeRequired),
-        Fault::Untrusted { .. } | Fault::Unapproved { .. } => {
-            TroubleClass::Blocked(BlockCause::CertificateMismatch)
-        }
+        Fault::Unapproved { .. } => TroubleClass::Blocked(BlockCause::KeyNotApproved),
+        Fault::Untrusted { .. } => TroubleClass::Blocked(BlockCause::CertificateMismatch),
         Fault::WrongHost { .. } => TroubleClass::Blocked(BlockCause::IdentityChanged),
         Fault::NotAsked { .. }
         | Fault::Silent { .. }
@@ -226,7 +240,8 @@ const fn reason(fault: &Fault) -> &'static str {
         Fault::Unsupported { .. } => "NotSupported",
         Fault::Denied { .. } | Fault::NoCredential { .. } => "CredentialsRefused",
         Fault::PasswordChangeRequired { .. } => "PasswordChangeRequired",
-        Fault::Untrusted { .. } | Fault::Unapproved { .. } => "CertificateMismatch",
+        Fault::Unapproved { .. } => "KeyNotApproved",
+        Fault::Untrusted { .. } => "CertificateMismatch",
         Fault::WrongHost { .. } => "IdentityChanged",
         Fault::AddressRefused { .. } => "AddressRefused",
         Fault::AmbiguousSystem { .. } | Fault::Invalid { .. } => "NotUsable",

@@ -46,7 +46,7 @@ pub use book::{Book, Record};
 pub use desk::{AgentDesk, DeskError};
 pub use energy::add_energy;
 pub use facts::{Agents, Facts, NoAgents};
-pub use figures::{Figures, HostFigure, PoolFigure};
+pub use figures::{Figures, HostFigure, PoolFigure, UNVERIFIED};
 pub use gate::Refusal;
 pub use operations::{CancelError, cancel, operation_id};
 pub use schedule::{HostLoop, Setup};

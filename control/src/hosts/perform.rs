@@ -5,7 +5,9 @@ use std::sync::Arc;
 use muster_engine::lifecycle::{Effect, EffectKind, Outcome, Performed, Step, TroubleClass};
 use muster_model::{
     Duration, Known, Timestamp,
-    host::{BareMetalNodeSpec, BareMetalNodeStatus, HostOp, Limits, Phase, Power, PowerAction, PowerCall, State},
+    host::{
+        BareMetalNodeSpec, BareMetalNodeStatus, HostOp, Limits, Phase, Power, PowerAction, PowerCall, State,
+    },
     k8s::{Effect as TaintEffect, Taint},
     observe::{
         About, ActError, Acted, ClusterPort, NodeAction, Note, OFF_TAINT, OUT_OF_SERVICE_TAINT, STARTUP_TAINT,
@@ -17,7 +19,7 @@ use super::{
     around::Home,
     evidence::Cluster,
     failpoint::Side,
-    look::{class, limited, outcome},
+    look::{limited, outcome, trouble_of},
     nodes,
     pace::FRESH,
     recount,
@@ -107,7 +109,7 @@ async fn call_power(scene: &Scene<'_>, memo: &mut Memo, effect: &Effect, call: P
         Ok(outcome) => outcome,
         Err(error) => {
             tracing::warn!(host = %scene.name, call = call.as_str(), code = error.code(), %error, "a power call failed");
-            note_trouble(scene, memo, &error);
+            note_trouble(scene, memo, &error, place(scene, call));
             outcome(&error)
         }
     };
@@ -256,17 +258,10 @@ async fn not_as_expected(scene: &Scene<'_>, memo: &mut Memo, expected: Power) ->
 }
 
 /// A refusal by the BMC's account, certificate or identity is known from now on.
-fn note_trouble(scene: &Scene<'_>, memo: &mut Memo, error: &PowerError) {
-    let class = class(error);
-    if let (TroubleClass::Blocked(_), Some(looked)) = (class, memo.looked.as_mut()) {
-        let since = scene.shared.clock.now();
-        let trouble = muster_engine::lifecycle::BmcTrouble {
-            class,
-            message: error.to_string(),
-            attempts: 1,
-            credential_version: scene.access,
-        };
-        looked.bmc = Known::Unknown { why: trouble, since };
+fn note_trouble(scene: &Scene<'_>, memo: &mut Memo, error: &PowerError, place: usize) {
+    let why = trouble_of(error, place, 1, scene.access);
+    if let (TroubleClass::Blocked(_), Some(looked)) = (why.class, memo.looked.as_mut()) {
+        looked.bmc = Known::Unknown { why, since: scene.shared.clock.now() };
     }
 }
 

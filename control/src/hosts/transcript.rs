@@ -227,8 +227,9 @@ impl Power for Recorded {
 
     async fn set_boot(&self, bmc: &Bmc, boot: BootOverride) -> Result<BootOverride, PowerError> {
         let began = self.now();
+        let wanted = format!("set boot {}", words(&boot));
         let result = self.driver.set_boot(bmc, boot).await;
-        self.note(bmc, format!("set boot {}", words(boot)), began, &result, |kept| words(*kept));
+        self.note(bmc, wanted, began, &result, words);
         result
     }
 
@@ -261,9 +262,10 @@ impl Power for Recorded {
     }
 }
 
-fn words(boot: BootOverride) -> String {
+fn words(boot: &BootOverride) -> String {
     let target = serde_json::to_value(boot.target).ok();
     let target = target.as_ref().and_then(|value| value.as_str()).unwrap_or("default").to_owned();
+    let target = boot.url.as_ref().map_or(target.clone(), |url| format!("{target} {url}"));
     if boot.once { format!("{target}, once") } else { target }
 }
 

@@ -115,11 +115,12 @@ fn endpoint(spec: &BareMetalNodeSpec, driver: &DriverSpec) -> Result<Endpoint, S
             let secure_on = setting("secureOn")
                 .map(|text| text.parse::<Mac>().map_err(|error| format!("secureOn: {error}")))
                 .transpose()?;
-            Ok(Endpoint::Wol { mac: Mac(mac.bytes()), broadcast, port, secure_on })
+            let interface = setting("interface").map(str::to_owned);
+            Ok(Endpoint::Wol { mac: Mac(mac.bytes()), broadcast, port, secure_on, interface })
         }
         host::DriverKind::Agent => Ok(Endpoint::Agent),
         host::DriverKind::Webhook => {
-            let url = address()?;
+            let url = with_port(address()?);
             let url = if url.contains("://") { url } else { format!("https://{url}") };
             Ok(Endpoint::Webhook { url, trust: trust(spec, driver)? })
         }
@@ -140,7 +141,7 @@ fn reading(driver: &DriverSpec, kind: host::DriverKind) -> DriverSpec {
 fn trust(spec: &BareMetalNodeSpec, driver: &DriverSpec) -> Result<Trust, String> {
     match spec.tls_verify {
         TlsVerify::Pin => {
-            let pin = driver.settings.get("pin");
+            let pin = spec.pin_of(driver);
             let pin = pin.map(|text| text.parse::<Pin>().map_err(|error| error.to_string())).transpose()?;
             Ok(Trust::Pin { pin })
         }
@@ -162,7 +163,8 @@ pub(super) fn bmc_key(spec: &BareMetalNodeSpec, name: &str) -> String {
 /// Changes whenever the way to a BMC does: its account's version, its address, its trust. A BMC that refused
 /// one is tried again with the next.
 pub(super) fn access_version(spec: &BareMetalNodeSpec, version_of: impl Fn(&str) -> u64) -> u64 {
-    let mut text = format!("{:?} {:?} {:?}", spec.mgmt_address, spec.tls_verify, spec.system_id);
+    let mut text =
+        format!("{:?} {:?} {:?} {:?}", spec.mgmt_address, spec.tls_verify, spec.system_id, spec.pin);
     for driver in spec.effective_drivers() {
         let version = spec.credential(Some(&driver)).map(|name| (version_of(&name), name));
         let _ = write!(text, " {} {:?} {:?} {version:?}", driver.kind, driver.address, driver.settings);
@@ -206,7 +208,7 @@ pub(super) const fn order_of(call: PowerCall) -> Option<Order> {
 }
 
 /// A boot profile as a driver takes it.
-pub(super) const fn boot_of(profile: &BootProfile) -> BootOverride {
+pub(super) fn boot_of(profile: &BootProfile) -> BootOverride {
     let target = match profile.target {
         host::BootTarget::Pxe => power::BootTarget::Pxe,
         host::BootTarget::UefiHttp => power::BootTarget::UefiHttp,
@@ -219,7 +221,7 @@ pub(super) const fn boot_of(profile: &BootProfile) -> BootOverride {
         host::BootMode::Uefi => Some(power::BootMode::Uefi),
         host::BootMode::Legacy => Some(power::BootMode::Legacy),
     };
-    BootOverride { target, mode, once: profile.once }
+    BootOverride { target, mode, once: profile.once, url: profile.url.clone() }
 }
 
 #[cfg(test)]
@@ -273,6 +275,14 @@ mod tests {
     }
 
     #[test]
+    fn a_boot_profile_keeps_where_its_image_is() {
+        let text =
+            serde_json::json!({"name": "net", "target": "uefi-http", "url": "http://boot.example/x.efi"});
+        let profile = BootProfile::read(&text, "spec").unwrap().value;
+        assert_eq!(boot_of(&profile).url.as_deref(), Some("http://boot.example/x.efi"));
+    }
+
+    #[test]
     fn a_new_version_address_or_trust_is_new_access() {
         let before = access_version(&spec(), |_| 1);
         assert_eq!(access_version(&spec(), |_| 1), before);
@@ -283,5 +293,13 @@ mod tests {
         let mut trusting = spec();
         trusting.tls_verify = TlsVerify::Insecure;
         assert_ne!(access_version(&trusting, |_| 1), before);
+        let mut approved = spec();
+        assert!(approved.approve(0, Pin([7; 32])));
+        assert_ne!(access_version(&approved, |_| 1), before);
+        let ways = ways("h1", &approved, None);
+        let Ok(Bmc { endpoint: Endpoint::Redfish { trust, .. }, .. }) = &ways[0].bmc else {
+            panic!("{ways:?}")
+        };
+        assert_eq!(*trust, Trust::Pin { pin: Some(Pin([7; 32])) });
     }
 }

@@ -167,6 +167,7 @@ impl Inventory {
             let same = known.readable().is_some_and(|spec| same(spec, &host.spec));
             return if same { Ok(LineResult::Unchanged) } else { Err(taken()) };
         }
+        host.spec.check_ways("")?;
         check_claims(&index, &host.name, &host.spec, &seen.claims)?;
         Ok(LineResult::Created)
     }
@@ -182,9 +183,13 @@ fn edit(host: &NamedHost) -> Edit<'_> {
     }
 }
 
-/// Whether a listed host is what is stored, apart from who registered it.
+/// Whether a listed host is what is stored, apart from who registered it and from a key that was approved since.
 fn same(stored: &Arc<BareMetalNodeSpec>, listed: &BareMetalNodeSpec) -> bool {
-    let listed = BareMetalNodeSpec { registered: stored.registered.clone(), ..listed.clone() };
+    let listed = BareMetalNodeSpec {
+        registered: stored.registered.clone(),
+        pin: listed.pin.or(stored.pin),
+        ..listed.clone()
+    };
     **stored == listed
 }
 

@@ -107,6 +107,7 @@ impl Inventory {
                 return Err(InventoryError::Taken { kind: "BareMetalNode", name: host.name.clone() });
             }
             self.vet(&host.name, &spec)?;
+            spec.check_ways("spec")?;
             let mut told = warnings.clone();
             told.extend(self.doubts(&spec).await?);
             let note = note(&host.name, None, Some(&spec));
@@ -181,6 +182,10 @@ impl Inventory {
             check_name(name)?;
             self.vet(name, &spec)?;
             let before = host.readable().cloned();
+            // A host that always lacked something may still be held, acknowledged and corrected.
+            if before.as_deref().is_none_or(|before| before.check_ways("spec").is_ok()) {
+                spec.check_ways("spec")?;
+            }
             let note = note(name, before.as_deref(), Some(&spec));
             if before.as_deref() == Some(&spec) {
                 return Ok(HostWritten { host, changed: false, warnings, audit: note });

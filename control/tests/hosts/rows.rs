@@ -1,8 +1,8 @@
 //! Acceptance rows of the lifecycle, with the production loop.
 
 use muster_model::{
-    host::{ConditionType, DriverKind, DriverSpec, Phase, Switch, is_true},
-    power::PowerAction,
+    host::{BlockCause, ConditionType, DriverKind, DriverSpec, Phase, Switch, is_true},
+    power::{Pin, PowerAction, Warning},
 };
 
 use crate::world::World;
@@ -131,6 +131,76 @@ async fn bm_7_9_a_refused_account_stops_all_calls_until_its_next_version() {
     world.outside.state().credential_version = 2;
     world.respec("h1", |_| {}).await; // a rotation touches the hosts that use it
     world.until("h1", Phase::Idle, 120).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_nobody_approved_waits_for_its_pin_and_a_changed_key_is_another_matter() {
+    let world = World::new().await;
+    world.register("h1", |_| {}).await;
+    let (first, second) = (Pin([1; 32]), Pin([2; 32]));
+    world.outside.state().machines.get_mut("h1").unwrap().key = Some(first);
+    world.until("h1", Phase::Quarantined, 60).await;
+    let reads = world.outside.state().reads;
+    world.pass(3_600).await;
+    assert_eq!(world.outside.state().reads, reads, "nothing calls it any more");
+    let blocked = world.status("h1").await.bmc_blocked.unwrap();
+    assert_eq!((blocked.cause, blocked.seen_key), (BlockCause::KeyNotApproved, Some(first)));
+    assert!(
+        blocked.message.contains(&format!("muster approve host h1 --pin {first}")),
+        "{}",
+        blocked.message
+    );
+    world.respec("h1", |spec| assert!(spec.approve(0, first))).await;
+    world.until("h1", Phase::Idle, 120).await;
+    // Another key is no first contact, and nothing is approved by itself.
+    world.outside.state().machines.get_mut("h1").unwrap().key = Some(second);
+    world.until("h1", Phase::Quarantined, 600).await;
+    let blocked = world.status("h1").await.bmc_blocked.unwrap();
+    assert_eq!((blocked.cause, blocked.seen_key), (BlockCause::CertificateMismatch, Some(second)));
+    world.pass(3_600).await;
+    assert_eq!(world.status("h1").await.phase, Phase::Quarantined);
+    world.respec("h1", |spec| assert!(spec.approve(0, second))).await;
+    world.until("h1", Phase::Idle, 120).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn hosts_that_are_talked_to_without_a_check_are_counted_by_how() {
+    let world = World::new().await;
+    for (name, warning) in [
+        ("h1", Some(Warning::InsecureTls)),
+        ("h2", Some(Warning::PlainHttp)),
+        ("h3", Some(Warning::PlainHttp)),
+        ("h4", None),
+    ] {
+        world.register(name, |_| {}).await;
+        world.outside.state().machines.get_mut(name).unwrap().unverified = warning;
+    }
+    for name in ["h1", "h2", "h3", "h4"] {
+        world.until(name, Phase::Idle, 120).await;
+    }
+    let counted = |world: &World| world.host_loop.figures().unverified.into_iter().collect::<Vec<_>>();
+    assert_eq!(counted(&world), [("insecure-tls", 1), ("plain-http", 2)]);
+    world.outside.state().machines.get_mut("h1").unwrap().unverified = None;
+    world.pass(600).await;
+    assert_eq!(counted(&world), [("plain-http", 2)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_behind_a_silent_driver_stops_all_calls_too() {
+    let world = World::new().await;
+    world
+        .register("h1", |spec| {
+            spec.drivers = vec![DriverSpec::new(DriverKind::Redfish), DriverSpec::new(DriverKind::Ipmi)];
+        })
+        .await;
+    let mut state = world.outside.state();
+    let machine = state.machines.get_mut("h1").unwrap();
+    machine.denies = true;
+    machine.silent.insert("redfish");
+    drop(state);
+    world.until("h1", Phase::Quarantined, 60).await;
+    let status = world.status("h1").await;
+    assert_eq!(status.bmc_blocked.map(|one| one.cause), Some(BlockCause::CredentialsRefused));
 }
 
 #[tokio::test(start_paused = true)]

@@ -21,8 +21,8 @@ use muster_model::{
     k8s::{Effect, Node, Objects, Pod, Taint},
     observe::{ActError, Acted, CORDON_MARK, ClusterPort, ClusterView, NodeAction, NotSynced, STARTUP_TAINT},
     power::{
-        Abilities, Accepted, Bmc, BootOverride, BootProgress, DriverKind, Fault, Health, Identity, Order,
-        Power, PowerAction, PowerError, PowerState, Reading,
+        Abilities, Accepted, Bmc, BootOverride, BootProgress, DriverKind, Endpoint, Fault, Health, Identity,
+        Order, Pin, Power, PowerAction, PowerError, PowerState, Reading, Trust, Warning,
     },
     rack::Rack,
     store::{Committed, Fence, List, Revision, Store, Txn},
@@ -74,6 +74,10 @@ pub(crate) struct Machine {
     /// Drivers that do not answer.
     pub(crate) silent: BTreeSet<&'static str>,
     pub(crate) denies: bool,
+    /// The key that its BMC shows, where keys are compared at all.
+    pub(crate) key: Option<Pin>,
+    /// How it is talked to without checking who it is.
+    pub(crate) unverified: Option<Warning>,
     /// How long an answer takes.
     pub(crate) latency: Duration,
     pub(crate) no_agent: bool,
@@ -97,6 +101,8 @@ impl Machine {
             lies_off: false,
             silent: BTreeSet::new(),
             denies: false,
+            key: None,
+            unverified: None,
             latency: Duration::from_millis(20),
             no_agent: false,
             stuck: false,
@@ -235,14 +241,14 @@ impl TestDriver {
 
     /// The way to the machine and back, and what may happen on it.
     async fn travel(&self, bmc: &Bmc) -> Result<(), PowerError> {
-        let (latency, silent, denies) = {
+        let (latency, silent, denies, key) = {
             let mut state = self.outside.state();
             let flights = state.in_flight.entry(bmc.host.clone()).or_default();
             *flights += 1;
             let flights = *flights;
             state.most_in_flight = state.most_in_flight.max(flights);
             let machine = &state.machines[&bmc.host];
-            (machine.latency, machine.silent.contains(self.name()), machine.denies)
+            (machine.latency, machine.silent.contains(self.name()), machine.denies, machine.key)
         };
         self.outside.clock.sleep(latency).await;
         if let Some(flights) = self.outside.state().in_flight.get_mut(&bmc.host) {
@@ -250,6 +256,14 @@ impl TestDriver {
         }
         if silent {
             return Err(PowerError::new(bmc, Fault::Unreachable { why: "no route".into() }));
+        }
+        if let (Endpoint::Redfish { trust: Trust::Pin { pin }, .. }, Some(found)) = (&bmc.endpoint, key)
+            && *pin != Some(found)
+        {
+            let why = "the approved key is another".to_owned();
+            let fault =
+                if pin.is_some() { Fault::Untrusted { why, found } } else { Fault::Unapproved { found } };
+            return Err(PowerError::new(bmc, fault));
         }
         if denies && self.outside.state().credential_version < 2 {
             return Err(PowerError::new(bmc, Fault::Denied { credential: "rack-a".into() }));
@@ -295,7 +309,7 @@ impl Power for TestDriver {
             driver: self.kind,
             progress: if machine.is_up(now) { BootProgress::OsRunning } else { BootProgress::NotReported },
             health: Health::Ok,
-            warnings: Vec::new(),
+            warnings: machine.unverified.into_iter().collect(),
         })
     }
 
@@ -506,6 +520,7 @@ pub(crate) struct World {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) lead: Arc<Lead>,
     pub(crate) fence: Fence,
+    pub(crate) host_loop: Arc<HostLoop>,
     stop: CancellationToken,
     task: Option<tokio::task::JoinHandle<()>>,
 }
@@ -552,7 +567,7 @@ impl World {
             let (host_loop, stop) = (Arc::clone(&host_loop), stop.clone());
             async move { host_loop.run(stop).await }
         });
-        Self { outside, store, lead, fence, stop, task: Some(task) }
+        Self { outside, store, lead, fence, host_loop, stop, task: Some(task) }
     }
 
     /// The process dies where it stands.

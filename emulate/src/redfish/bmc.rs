@@ -31,6 +31,8 @@ pub(super) struct Boot {
     pub target: String,
     pub enabled: String,
     pub mode: String,
+    /// Where the image of an HTTP boot is; empty until somebody says.
+    pub http_uri: String,
     /// Changes with every write.
     pub version: u64,
 }
@@ -48,6 +50,7 @@ impl System {
                 target: "None".into(),
                 enabled: "Disabled".into(),
                 mode: "UEFI".into(),
+                http_uri: String::new(),
                 version: 1,
             }),
         }
@@ -99,6 +102,13 @@ pub(super) struct Inner {
     pub off_since: Option<Duration>,
 }
 
+/// What it shows to whoever connects.
+#[derive(Debug)]
+struct Tls {
+    config: Arc<ServerConfig>,
+    certificate: String,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct RedfishBmc {
@@ -108,7 +118,7 @@ pub struct RedfishBmc {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) session_timeout: Duration,
     pub(super) serial: AtomicU64,
-    tls: Option<RwLock<Arc<ServerConfig>>>,
+    tls: Option<RwLock<Tls>>,
     inner: Mutex<Inner>,
 }
 
@@ -184,8 +194,13 @@ impl RedfishBmc {
         Ok(())
     }
 
+    /// Its certificate as PEM, which is its own authority.
+    pub fn certificate(&self) -> Option<String> {
+        self.tls.as_ref().map(|tls| tls.read().unwrap_or_else(PoisonError::into_inner).certificate.clone())
+    }
+
     pub(super) fn tls(&self) -> Option<Arc<ServerConfig>> {
-        self.tls.as_ref().map(|tls| Arc::clone(&tls.read().unwrap_or_else(PoisonError::into_inner)))
+        self.tls.as_ref().map(|tls| Arc::clone(&tls.read().unwrap_or_else(PoisonError::into_inner).config))
     }
 
     pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -201,7 +216,7 @@ impl Inner {
 }
 
 /// A fresh key with a certificate for 127.0.0.1 that nobody else has signed.
-fn self_signed() -> io::Result<Arc<ServerConfig>> {
+fn self_signed() -> io::Result<Tls> {
     let certified = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned(), "localhost".to_owned()])
         .map_err(io::Error::other)?;
     let key = PrivateKeyDer::try_from(certified.signing_key.serialize_der()).map_err(io::Error::other)?;
@@ -210,5 +225,5 @@ fn self_signed() -> io::Result<Arc<ServerConfig>> {
         .with_safe_default_protocol_versions()
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
         .map_err(io::Error::other)?;
-    Ok(Arc::new(config))
+    Ok(Tls { config: Arc::new(config), certificate: certified.cert.pem() })
 }

@@ -77,6 +77,8 @@ pub struct Faults {
     pub ami_boot: bool,
     /// Boot settings are accepted and forgotten.
     pub ignore_boot: bool,
+    /// The boot target is kept, and the address of its image is forgotten.
+    pub ignore_http_uri: bool,
     /// The resource has no Boot object.
     pub no_boot: bool,
 }

@@ -312,6 +312,9 @@ impl Call<'_> {
             boot.target = target.unwrap_or_else(|| boot.target.clone());
             boot.enabled = enabled.unwrap_or_else(|| boot.enabled.clone());
             boot.mode = mode.unwrap_or_else(|| boot.mode.clone());
+            if let Some(uri) = text("HttpBootUri").filter(|_| !self.faults.ignore_http_uri) {
+                boot.http_uri = uri;
+            }
             boot.version += 1;
         }
         plain(StatusCode::NO_CONTENT, &[], Body::empty())

@@ -135,6 +135,7 @@ pub(super) fn boot(system: &System) -> Value {
         "BootSourceOverrideTarget": boot.target,
         "BootSourceOverrideEnabled": boot.enabled,
         "BootSourceOverrideMode": boot.mode,
+        "HttpBootUri": boot.http_uri,
         "BootSourceOverrideTarget@Redfish.AllowableValues": ["None", "Pxe", "Hdd", "Cd", "BiosSetup", "UefiHttp"],
     })
 }

@@ -2,7 +2,7 @@
 
 use muster_model::{
     Duration,
-    host::{Cause, OpKind, Phase, Power, Presence, TestStage},
+    host::{BlockCause, Cause, OpKind, Phase, Power, Presence, TestStage},
 };
 
 use super::{Rule, Step, backoff, turn::Turn};
@@ -64,19 +64,17 @@ pub(super) fn quarantined(mut turn: Turn<'_>, acknowledged: Option<String>) -> S
         return release(turn, &format!("cleared by {by} after 1 acknowledgement"));
     }
     let reason = turn.status.quarantine.as_ref().map(|one| one.reason.clone()).unwrap_or_default();
-    let by_block = matches!(
-        reason.as_str(),
-        "CredentialsRefused" | "PasswordChangeRequired" | "CertificateMismatch" | "IdentityChanged"
-    );
-    if by_block && !turn.is_blocked() {
-        return release(turn, "a new version of its credential is there, 1 more try");
+    let by_block = BlockCause::ALL.into_iter().find(|cause| cause.as_str() == reason);
+    if by_block.is_some() && !turn.is_blocked() {
+        return release(turn, "its account, key or address was changed, 1 more try");
     }
     if turn.op.as_ref().is_some_and(|op| op.kind == OpKind::SelfTest) {
         return self_test(turn);
     }
     let at = turn.status.quarantine.as_ref().map_or(turn.now, |one| one.probation_at);
-    if turn.is_blocked() {
-        return turn.stay("set aside until a new version of its credential is there; 0 calls are made");
+    if let Some(blocked) = &turn.status.bmc_blocked {
+        let missing = awaited(blocked.cause);
+        return turn.stay(format!("set aside until {missing}; 0 calls are made"));
     }
     if turn.now < at {
         turn.look_at(at);
@@ -111,8 +109,26 @@ pub(super) fn quarantined(mut turn: Turn<'_>, acknowledged: Option<String>) -> S
     turn.stay_by(Rule::Row(28), "self-test, stage 1 of 3: power on")
 }
 
-/// Out of quarantine: at rest if off is proved, else to be looked at.
+/// What lifts a block.
+const fn awaited(cause: BlockCause) -> &'static str {
+    match cause {
+        BlockCause::CredentialsRefused | BlockCause::PasswordChangeRequired => {
+            "a new version of its credential is there"
+        }
+        BlockCause::KeyNotApproved => "somebody approves the key of its BMC",
+        BlockCause::CertificateMismatch => {
+            "somebody approves the new key of its BMC, or its trust is changed"
+        }
+        BlockCause::IdentityChanged => {
+            "somebody acknowledges that it is another machine, or its record is corrected"
+        }
+    }
+}
+
+/// Out of quarantine: at rest if off is proved, else to be looked at. What was never enrolled begins there again: a machine
+/// that was registered while on is nobody's to switch off.
 fn release(mut turn: Turn<'_>, reason: &str) -> Step {
+    let enrolled = turn.status.failures.last().is_none_or(|last| last.phase != Phase::Enrolling);
     turn.status.quarantine = None;
     turn.status.failures.clear();
     turn.status.backoff_count = 0;
@@ -123,6 +139,10 @@ fn release(mut turn: Turn<'_>, reason: &str) -> Step {
         return turn.go(Rule::Row(28), Phase::Idle, None, reason);
     }
     turn.ask_probe();
+    if !enrolled {
+        let limit = turn.settings().limits.enrol;
+        return turn.go(Rule::Row(28), Phase::Enrolling, Some(limit), reason);
+    }
     turn.status.retry_at = Some(turn.now);
     turn.go(Rule::Row(28), Phase::Backoff, None, reason)
 }

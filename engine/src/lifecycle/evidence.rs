@@ -9,6 +9,7 @@ use muster_model::{
         Abilities, Acknowledgement, Admin, BlockCause, DriverKind, Hold, HostIdentity, HostPolicy, Intent,
         Limits, OnReset, Power, Presence, Switch,
     },
+    power::Pin,
 };
 
 /// What holds for one host: its spec, its pool's configuration and the global one, put together.
@@ -115,6 +116,10 @@ pub struct BmcTrouble {
     pub attempts: u32,
     /// The version of the credential that was used; what an older one met is forgotten.
     pub credential_version: u64,
+    /// Place in the host's driver list of the driver that met it.
+    pub driver: Option<usize>,
+    /// The key that the BMC showed, where that is the trouble.
+    pub key: Option<Pin>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,9 +6,10 @@
 use muster_model::{
     Duration, Known, Timestamp,
     host::{
-        Admin, BlockCause, BmcBlocked, ConditionType, DriverKind, PendingEffect, Phase, Power, PowerCall, PowerReading,
-        Presence, PresenceReading, State,
+        Admin, BlockCause, BmcBlocked, ConditionType, DriverKind, PendingEffect, Phase, Power, PowerCall,
+        PowerReading, Presence, PresenceReading, State,
     },
+    power::Pin,
 };
 
 use super::{EffectKind, Leadership, Outcome, Performed, TroubleClass, turn::Turn};
@@ -104,7 +105,7 @@ impl Turn<'_> {
                 match (stored.and_then(serial), serial(&value.identity)) {
                     (Some(known), Some(found)) if known != found => {
                         let message = format!("serial {found} answers where {known} was registered");
-                        self.block(BlockCause::IdentityChanged, &message);
+                        self.block(BlockCause::IdentityChanged, &message, None, None);
                     }
                     (None, Some(_)) => self.status.identity = Some(value.identity.clone()),
                     (_, _) => {}
@@ -120,7 +121,7 @@ impl Turn<'_> {
                 TroubleClass::Blocked(cause) => {
                     self.status.bmc_reachable = false;
                     if why.credential_version == self.settings().credential_version {
-                        self.block(cause, &why.message);
+                        self.block(cause, &why.message, why.driver, why.key);
                     }
                 }
             },
@@ -132,11 +133,11 @@ impl Turn<'_> {
             .is_some_and(|blocked| blocked.credential_version != self.settings().credential_version);
         if lifted {
             self.status.bmc_blocked = None;
-            self.condition(ConditionType::BmcBlocked, Some(false), "NewCredential", "");
+            self.condition(ConditionType::BmcBlocked, Some(false), "NewAccess", "");
         }
     }
 
-    fn block(&mut self, cause: BlockCause, message: &str) {
+    fn block(&mut self, cause: BlockCause, message: &str, driver: Option<usize>, seen_key: Option<Pin>) {
         if self.status.bmc_blocked.is_some() {
             return;
         }
@@ -146,6 +147,8 @@ impl Turn<'_> {
             message: message.to_owned(),
             since: self.now,
             credential_version: version,
+            driver,
+            seen_key,
         });
         self.condition(ConditionType::BmcBlocked, Some(true), cause.as_str(), message);
         self.condition(ConditionType::BmcReachable, Some(false), cause.as_str(), message);

@@ -289,8 +289,8 @@ pub const ROWS: [Row; 30] = [
             ConfirmingOff,
             Backoff,
         ],
-        "the BMC refuses the account, shows another certificate, wants a new password or is another machine; or enrolment took too long",
-        "stop calling that BMC, wait for a new version of the credential",
+        "the BMC refuses the account, shows a key that nobody approved or another certificate, wants a new password or is another machine; or enrolment took too long",
+        "stop calling that BMC, wait for a new version of the credential, an approved key or a person",
         &[Quarantined],
         "none; a serving host goes on as degraded (row 14)",
     ),
@@ -313,9 +313,9 @@ pub const ROWS: [Row; 30] = [
     row(
         28,
         &[Quarantined],
-        "a person clears it, a new credential is there, or the probation passed an on-off self-test",
-        "reset the counters; a machine that is not proved off is looked at by row 27",
-        &[Idle, Backoff, Quarantined],
+        "a person clears it, a new credential or an approved key is there, or the probation passed an on-off self-test",
+        "reset the counters; a machine that is not proved off is looked at by row 27, or enrolled if it never was",
+        &[Enrolling, Idle, Backoff, Quarantined],
         "probationDelay 24h to the next self-test",
     ),
     row(

@@ -1,6 +1,7 @@
 //! The lifecycle of a host: its table row by row, the drift matrix, the faults of others as tests, and
 //! whole stories in a small scripted world.
 
+mod approval;
 mod defects;
 mod drift;
 mod properties;

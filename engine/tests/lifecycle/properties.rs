@@ -96,7 +96,8 @@ prop_compose! {
         status.starts = (0..starts).map(|n| at(NOW - 4000 * i64::try_from(n).expect("small"))).rev().collect();
         if blocked {
             status.bmc_blocked = Some(muster_model::host::BmcBlocked {
-                cause: BlockCause::CredentialsRefused, message: "401".into(), since: at(0), credential_version: 1,
+                cause: BlockCause::CredentialsRefused, message: "401".into(), since: at(0), credential_version: 1, driver: None,
+                seen_key: None,
             });
         }
         if quarantine {

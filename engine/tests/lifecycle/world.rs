@@ -75,7 +75,14 @@ pub(crate) fn evidence(now: Timestamp) -> Evidence {
 
 pub(crate) fn trouble(class: TroubleClass, attempts: u32, now: Timestamp) -> Known<BmcView, BmcTrouble> {
     Known::Unknown {
-        why: BmcTrouble { class, message: "no answer".into(), attempts, credential_version: 1 },
+        why: BmcTrouble {
+            class,
+            message: "no answer".into(),
+            attempts,
+            credential_version: 1,
+            driver: Some(0),
+            key: None,
+        },
         since: now,
     }
 }

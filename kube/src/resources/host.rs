@@ -52,6 +52,11 @@ pub(super) fn spec() -> Field {
                 "tlsVerify",
                 words_of("How its BMC is recognised.", &["pin", "ca", "webpki", "insecure"]).usually("pin"),
             ),
+            (
+                "pin",
+                text("The approved key of its BMC, for tlsVerify pin.")
+                    .with("pattern", "^sha256:[0-9a-fA-F]{64}$"),
+            ),
             ("slot", count("Lowest rack unit that it takes.", 1, MAX_UNITS)),
             ("height", count("Rack units that it takes.", 1, MAX_UNITS)),
             ("zone", text("Zone that it stands in.").most(253)),
@@ -122,7 +127,7 @@ fn driver() -> Field {
             ("kind", words("Which driver.", &["redfish", "ipmi", "wol", "agent", "webhook", "dry-run"])),
             ("address", text("Where it is reached; mgmtAddress unless given.").most(300)),
             ("credentials", label("Name of the credential; bmcCredentials unless given.")),
-            ("settings", map("Settings of this driver, by name.", text("").most(1024), 16)),
+            ("settings", map("Settings of this driver, by name.", text("").most(32_768), 16)),
         ],
     )
     .required(&["kind"])

@@ -87,7 +87,7 @@ fn whole_host() -> BareMetalNodeSpec {
         "resources": { "cpu": "64", "memory": "256Gi", "gpu": 2, "storage": "1Ti", "customResources": { "example.com/nic": "2" } },
         "powerState": "on", "inventoryId": "i-1",
         "drivers": [{ "kind": "ipmi", "address": "10.0.0.6", "credentials": "other", "settings": { "port": "623" } }],
-        "systemId": "1", "serial": "s", "tlsVerify": "insecure", "slot": 3, "height": 2, "zone": "z",
+        "systemId": "1", "serial": "s", "tlsVerify": "pin", "pin": format!("sha256:{}", "ab".repeat(32)), "slot": 3, "height": 2, "zone": "z",
         "labels": { "purpose": "gpu" }, "taints": [{ "key": "gpu", "effect": "NoSchedule" }],
         "idleWatts": 100, "maxWatts": 700, "nodeMatch": { "by": "name", "value": "n" }, "admin": "maintenance",
         "hold": { "by": "me", "reason": "disk", "until": "2026-01-01T00:00:00Z" },

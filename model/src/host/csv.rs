@@ -14,9 +14,9 @@ use crate::{
     names, suggest,
 };
 
-use super::BareMetalNodeSpec;
+use super::{BareMetalNodeSpec, DriverKind, DriverSpec, PowerInterface};
 
-pub const COLUMNS: [&str; 23] = [
+pub const COLUMNS: [&str; 25] = [
     "name",
     "mgmtAddress",
     "macAddress",
@@ -38,6 +38,8 @@ pub const COLUMNS: [&str; 23] = [
     "systemId",
     "serial",
     "tlsVerify",
+    "pin",
+    "broadcast",
     "inventoryId",
     "canForceOff",
 ];
@@ -98,7 +100,7 @@ fn read_row(header: &[String], cells: &[String]) -> Result<NamedHost, FieldError
         return Err(fault("", &text));
     }
     let (mut spec, mut resources) = (Map::new(), Map::new());
-    let mut name = String::new();
+    let (mut name, mut broadcast) = (String::new(), None);
     for (column, cell) in header.iter().zip(cells) {
         let cell = cell.trim();
         if cell.is_empty() {
@@ -107,6 +109,7 @@ fn read_row(header: &[String], cells: &[String]) -> Result<NamedHost, FieldError
         let number = || cell.parse::<i64>().map_or_else(|_| Value::from(cell), Value::from);
         match column.as_str() {
             "name" => cell.clone_into(&mut name),
+            "broadcast" => broadcast = Some(cell),
             "cpu" | "memory" | "storage" => {
                 resources.insert(column.clone(), Value::from(cell));
             }
@@ -136,8 +139,26 @@ fn read_row(header: &[String], cells: &[String]) -> Result<NamedHost, FieldError
     if !resources.is_empty() {
         spec.insert("resources".into(), Value::Object(resources));
     }
-    let spec = BareMetalNodeSpec::read(&Value::Object(spec), "")?.value;
+    let mut spec = BareMetalNodeSpec::read(&Value::Object(spec), "")?.value;
+    match (broadcast, spec.power_interface) {
+        (Some(address), PowerInterface::Wol) => spec.drivers = woken_by(&spec, address),
+        (Some(address), other) => {
+            let error =
+                FieldError::new("broadcast", format!("means nothing for {other}")).found_text(address);
+            return Err(FieldErrors::one(error.hint("leave it empty, or set powerInterface to wol")));
+        }
+        (None, _) => {}
+    }
     Ok(NamedHost { name, spec })
+}
+
+/// The drivers of a host with magic packets alone, which leave to `broadcast`.
+fn woken_by(spec: &BareMetalNodeSpec, broadcast: &str) -> Vec<DriverSpec> {
+    let mut drivers = BareMetalNodeSpec { drivers: Vec::new(), ..spec.clone() }.effective_drivers();
+    for driver in drivers.iter_mut().filter(|driver| driver.kind == DriverKind::Wol) {
+        driver.settings.insert("broadcast".to_owned(), broadcast.to_owned());
+    }
+    drivers
 }
 
 fn labels(cell: &str) -> Result<Value, FieldErrors> {
@@ -253,6 +274,9 @@ pub fn row(name: &str, spec: &BareMetalNodeSpec) -> BTreeMap<&'static str, Strin
     put("maxWatts", spec.max_watts.map(|n| n.to_string()));
     put("systemId", spec.system_id.clone());
     put("serial", spec.serial.clone());
+    put("pin", spec.pin.map(|pin| pin.to_string()));
+    let broadcast = spec.drivers.first().and_then(|driver| driver.settings.get("broadcast"));
+    put("broadcast", broadcast.filter(|address| spec.drivers == woken_by(spec, address)).cloned());
     put("inventoryId", spec.inventory_id.clone());
     cells
 }
@@ -305,6 +329,33 @@ mod tests {
         let table = write_csv(hosts.iter().map(|host| (host.name.as_str(), &host.spec)));
         let again: Vec<_> = read_csv(&table).unwrap().into_iter().map(|line| line.host.unwrap()).collect();
         assert_eq!(again, hosts);
+    }
+
+    #[test]
+    fn keys_are_approved_by_a_column_and_come_back_with_an_export() {
+        let pin = format!("sha256:{}", "ab".repeat(32));
+        let table = format!(
+            "name,powerInterface,mgmtAddress,pool,pin\ngpu-01,redfish,10.0.0.1,gpu,{pin}\ngpu-02,redfish,10.0.0.2,gpu,12\n"
+        );
+        let lines = read_csv(&table).unwrap();
+        let host = lines[0].host.as_ref().unwrap();
+        assert_eq!(host.spec.pin.map(|pin| pin.to_string()), Some(pin));
+        assert!(lines[1].host.as_ref().unwrap_err().to_string().contains("is not a key pin"));
+        let again = read_csv(&write_csv([(host.name.as_str(), &host.spec)])).unwrap();
+        assert_eq!(again[0].host.as_ref(), Ok(host));
+    }
+
+    #[test]
+    fn a_host_that_packets_wake_says_where_they_go() {
+        let table = "name,powerInterface,macAddress,pool,mgmtAddress,broadcast\n\
+            edge-01,wol,02:00:00:00:00:03,edge,,10.20.0.255\n\
+            gpu-01,redfish,,gpu,10.0.0.1,10.20.0.255\n";
+        let lines = read_csv(table).unwrap();
+        let host = lines[0].host.as_ref().unwrap();
+        assert!(host.spec.check_ways("spec").is_ok(), "{:?}", host.spec.drivers);
+        let again = read_csv(&write_csv([(host.name.as_str(), &host.spec)])).unwrap();
+        assert_eq!(again[0].host.as_ref(), Ok(host));
+        assert!(lines[1].host.as_ref().unwrap_err().to_string().contains("means nothing for redfish"));
     }
 
     proptest::proptest! {

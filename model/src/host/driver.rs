@@ -60,6 +60,16 @@ impl DriverKind {
     }
 }
 
+impl DriverKind {
+    /// Whether the far end shows a certificate, so that `tlsVerify` says something about it.
+    pub const fn speaks_tls(self) -> bool {
+        match self {
+            Self::Redfish | Self::Webhook | Self::DryRun => true,
+            Self::Ipmi | Self::Wol | Self::Agent => false,
+        }
+    }
+}
+
 impl From<PowerInterface> for DriverKind {
     fn from(interface: PowerInterface) -> Self {
         match interface {
@@ -145,6 +155,11 @@ pub struct DriverSpec {
 impl DriverSpec {
     pub const fn new(kind: DriverKind) -> Self {
         Self { kind, address: None, credentials: None, settings: BTreeMap::new() }
+    }
+
+    /// Whether it speaks TLS to the BMC at the host's `mgmtAddress`.
+    pub const fn is_at_bmc(&self) -> bool {
+        matches!(self.kind, DriverKind::Redfish | DriverKind::DryRun) && self.address.is_none()
     }
 }
 

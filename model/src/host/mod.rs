@@ -25,6 +25,7 @@ mod pool;
 mod power;
 mod read;
 mod records;
+mod remedy;
 mod spec;
 mod status;
 pub mod sync;
@@ -43,7 +44,9 @@ pub use global::{FreezeMode, GlobalConfig, GlobalStats, PoolEnergy};
 pub use health::health;
 pub use limits::{LimitOverrides, Limits};
 pub use node_of::{Ambiguous, MAC_KEY, PROVIDER_SCHEME, node_of};
-pub use op::{Cause, HostOp, Intent, LastAction, ManualPower, OpKind, PendingEffect, PowerCall, Switch, TestStage};
+pub use op::{
+    Cause, HostOp, Intent, LastAction, ManualPower, OpKind, PendingEffect, PowerCall, Switch, TestStage,
+};
 pub use overlay::{Acknowledgement, Admin, Hold, Registered};
 pub use phase::{Phase, State};
 pub use policy::{HostPolicy, NodeAtOff, OnNodeDeleted, OnUnexpectedOff, OnUnexpectedOn, Permission};
@@ -53,6 +56,7 @@ pub use pool::{
 };
 pub use power::{Power, PowerReading, PublicPower};
 pub use records::{EventRing, HostEvent, HostMetrics, MAX_EVENTS, WattsBy};
+pub use remedy::Remedy;
 pub use spec::{BareMetalNodeSpec, MatchBy, NodeMatch};
 pub use status::{
     BareMetalNodeStatus, BlockCause, BmcBlocked, BootProof, BootProofBy, DriverFallback, Failure,

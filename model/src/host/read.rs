@@ -7,12 +7,14 @@ use crate::{
     field::{FieldError, FieldErrors, Findings, Object, parse_json},
     names,
     pool::{LabelUse, read_labels, read_taints},
+    power::Pin,
     suggest,
 };
 
 use super::{
     Acknowledgement, BareMetalNodeSpec, Deletion, DriverKind, DriverSpec, Hold, LimitOverrides, MacAddress,
-    MatchBy, MgmtAddress, NodeMatch, PowerInterface, Registered, ResourceCapacity, driver_settings,
+    MatchBy, MgmtAddress, NodeMatch, PowerInterface, Registered, ResourceCapacity, TlsVerify,
+    driver_settings,
 };
 
 /// Longest free text: ids, reasons, names of people.
@@ -38,6 +40,33 @@ impl BareMetalNodeSpec {
         let mut findings = Findings::new();
         let spec = Object::read(value, path, &mut findings).map(|object| read(object, &mut findings));
         findings.result_of(spec)
+    }
+}
+
+impl BareMetalNodeSpec {
+    /// What its drivers need and it does not say, so that none of them could do anything. Asked when a host is registered or its
+    /// drivers change; a stored record that lacks something is left in use.
+    pub fn check_ways(&self, path: &str) -> Result<(), FieldErrors> {
+        let mut findings = Findings::new();
+        let drivers = self.effective_drivers();
+        for (place, driver) in drivers.iter().enumerate() {
+            let mut lacks = |setting: &str, problem: &str, hint: &str| {
+                let at = format!("{path}.drivers[{place}].settings.{setting}");
+                if !driver.settings.contains_key(setting) {
+                    findings.push(FieldError::new(at, problem).hint(hint));
+                }
+            };
+            if driver.kind == DriverKind::Wol {
+                let hint = "the directed broadcast address of its network, like 10.20.0.255; in CSV the column broadcast";
+                lacks("broadcast", "is required for wol", hint);
+            }
+            if matches!(driver.kind, DriverKind::Redfish | DriverKind::Webhook)
+                && self.tls_verify == TlsVerify::Ca
+            {
+                lacks("caBundle", "is required for tlsVerify ca", "the authority's certificates, as PEM");
+            }
+        }
+        findings.result_of(Some(())).map(drop)
     }
 }
 
@@ -72,6 +101,7 @@ fn read(mut object: Object<'_>, findings: &mut Findings) -> BareMetalNodeSpec {
     spec.system_id = text(&mut object, "systemId", findings);
     spec.serial = text(&mut object, "serial", findings);
     spec.tls_verify = object.choice("tlsVerify", findings).unwrap_or_default();
+    spec.pin = parsed::<Pin>(&mut object, "pin", "sha256: and 64 hexadecimal digits", findings);
     spec.slot = object.count("slot", 1..=MAX_UNITS, findings);
     spec.height = object.count("height", 1..=MAX_UNITS, findings);
     spec.labels = read_labels(&mut object, "labels", LabelUse::Wanted, findings).unwrap_or_default();
@@ -130,6 +160,9 @@ fn check_together(object: &Object<'_>, spec: &BareMetalNodeSpec, findings: &mut 
                 .hint("the network card that is woken"),
         );
     }
+    if spec.pin.is_some() {
+        check_pin(object, spec, findings);
+    }
     if let (Some(idle), Some(max)) = (spec.idle_watts, spec.max_watts)
         && idle > max
     {
@@ -146,6 +179,24 @@ fn check_together(object: &Object<'_>, spec: &BareMetalNodeSpec, findings: &mut 
         if spec.drivers[..place].iter().any(|earlier| earlier == driver) {
             findings.push(FieldError::new(format!("{}[{place}]", object.at("drivers")), "is listed twice"));
         }
+    }
+}
+
+/// A key that nothing would compare is a mistake, and somebody may rely on it.
+fn check_pin(object: &Object<'_>, spec: &BareMetalNodeSpec, findings: &mut Findings) {
+    let fault = if spec.tls_verify != TlsVerify::Pin {
+        Some((
+            format!("is not used with tlsVerify {}", spec.tls_verify),
+            "remove it, or set tlsVerify to pin",
+        ))
+    } else if !spec.effective_drivers().iter().any(DriverSpec::is_at_bmc) {
+        let problem = "is not used: no driver speaks TLS to mgmtAddress".to_owned();
+        Some((problem, "put the key of a driver with an address of its own into its settings"))
+    } else {
+        None
+    };
+    if let Some((problem, hint)) = fault {
+        findings.push(FieldError::new(object.at("pin"), problem).hint(hint));
     }
 }
 
@@ -320,6 +371,12 @@ pub(super) fn read_deadlines(object: &Object<'_>, findings: &mut Findings) -> Li
     overrides
 }
 
+/// What the kernel takes as the name of an interface.
+fn is_interface(name: &str) -> bool {
+    (1..=15).contains(&name.len())
+        && !name.contains(|c: char| c == '/' || c.is_whitespace() || c.is_control())
+}
+
 fn read_driver(mut object: Object<'_>, findings: &mut Findings) -> Option<DriverSpec> {
     let kind = object.choice::<DriverKind>("kind", findings);
     if kind.is_none() && object.get("kind").is_none() {
@@ -343,6 +400,16 @@ fn read_driver(mut object: Object<'_>, findings: &mut Findings) -> Option<Driver
             });
         }
     }
+    if let Some(name) = settings.get("interface").filter(|name| !is_interface(name)) {
+        findings.push(
+            FieldError::new(format!("{path}.interface"), "is not the name of a network interface")
+                .found_text(name)
+                .allowed("1 to 15 characters without / and spaces, like eth0"),
+        );
+    }
+    if let Some(Err(error)) = settings.get("pin").map(|pin| pin.parse::<Pin>()) {
+        findings.push(FieldError::new(format!("{path}.pin"), error.to_string()));
+    }
     Some(DriverSpec { kind, address, credentials, settings })
 }
 
@@ -352,6 +419,8 @@ mod tests {
 
     use super::*;
 
+    const PIN: &str = "sha256:abababababababababababababababababababababababababababababababab";
+
     fn full() -> Value {
         json!({
             "mgmtAddress": "10.0.0.5", "macAddress": "AA-BB-CC-00-11-22", "powerInterface": "redfish",
@@ -360,7 +429,7 @@ mod tests {
                           "customResources": {"example.com/fpga": "2"}},
             "powerState": "on", "inventoryId": "DC-7",
             "drivers": [{"kind": "redfish", "settings": {"auth": "basic"}}, {"kind": "ipmi", "settings": {"cipherSuite": "17"}}],
-            "systemId": "1", "serial": "S1", "tlsVerify": "ca", "slot": 12, "height": 4, "zone": "z1",
+            "systemId": "1", "serial": "S1", "tlsVerify": "pin", "pin": PIN, "slot": 12, "height": 4, "zone": "z1",
             "labels": {"gpu": "h100"}, "taints": [{"key": "gpu", "effect": "NoSchedule"}],
             "idleWatts": 400, "maxWatts": 6000, "nodeMatch": {"by": "label", "value": "host=a"},
             "admin": "normal", "hold": {"by": "ann", "reason": "new disk", "until": "2030-01-01T00:00:00Z"},
@@ -438,6 +507,49 @@ mod tests {
         let spec = BareMetalNodeSpec::read(&wol, "spec").unwrap().value;
         let kinds: Vec<_> = spec.effective_drivers().iter().map(|driver| driver.kind).collect();
         assert_eq!(kinds, [DriverKind::Wol, DriverKind::Agent]);
+    }
+
+    #[test]
+    fn a_key_that_nothing_would_compare_is_refused() {
+        #[track_caller]
+        fn check(change: Value, expected: &str) {
+            let mut spec = json!({"powerInterface": "redfish", "pool": "gpu", "mgmtAddress": "10.0.0.5"});
+            spec.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+            let text = BareMetalNodeSpec::read(&spec, "spec")
+                .map_or_else(|error| error.to_string(), |_| String::new());
+            assert!(text.contains(expected) && text.is_empty() == expected.is_empty(), "{text}");
+        }
+        check(json!({"pin": PIN}), "");
+        check(json!({"pin": "sha256:12"}), "spec.pin: \"sha256:12\" is not a key pin");
+        check(json!({"pin": PIN, "tlsVerify": "insecure"}), "spec.pin: is not used with tlsVerify insecure");
+        check(json!({"pin": PIN, "powerInterface": "ipmi"}), "spec.pin: is not used: no driver speaks TLS");
+        check(
+            json!({"drivers": [{"kind": "redfish", "settings": {"pin": "12"}}]}),
+            "spec.drivers[0].settings.pin: \"12\" is not a key pin",
+        );
+    }
+
+    #[test]
+    fn what_drivers_need_is_asked_for_at_registration() {
+        #[track_caller]
+        fn check(spec: Value, expected: &str) {
+            let spec = BareMetalNodeSpec::read(&spec, "spec").unwrap().value;
+            let text = spec.check_ways("spec").map_or_else(|error| error.to_string(), |()| String::new());
+            assert!(text.contains(expected) && text.is_empty() == expected.is_empty(), "{text}");
+        }
+        let wol = |settings: Value| {
+            json!({"powerInterface": "wol", "pool": "edge", "macAddress": "aabbcc001122",
+                "drivers": [{"kind": "wol", "settings": settings}, {"kind": "agent"}]})
+        };
+        check(wol(json!({"broadcast": "10.0.0.255"})), "");
+        check(wol(json!({})), "spec.drivers[0].settings.broadcast: is required for wol");
+        check(json!({"powerInterface": "wol", "pool": "edge", "macAddress": "aabbcc001122"}), "10.20.0.255");
+        let ca =
+            json!({"powerInterface": "redfish", "pool": "gpu", "mgmtAddress": "10.0.0.5", "tlsVerify": "ca"});
+        check(ca, "spec.drivers[0].settings.caBundle: is required for tlsVerify ca");
+        let named = wol(json!({"broadcast": "10.0.0.255", "interface": "not an interface"}));
+        let text = BareMetalNodeSpec::read(&named, "spec").unwrap_err().to_string();
+        assert!(text.contains("settings.interface: is not the name of a network interface"), "{text}");
     }
 
     proptest::proptest! {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{field::choice, pool::Taint};
+use crate::{field::choice, pool::Taint, power::Pin};
 
 use super::{
     Acknowledgement, Admin, Deletion, DriverKind, DriverSpec, Hold, LimitOverrides, MacAddress, MgmtAddress,
@@ -73,6 +73,10 @@ pub struct BareMetalNodeSpec {
     pub serial: Option<String>,
     #[serde(default)]
     pub tls_verify: TlsVerify,
+    /// The approved key of the BMC at `mgmtAddress`, for `tlsVerify: pin`. A driver with an address or a pin of its own
+    /// does not use it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pin: Option<Pin>,
     /// Lowest rack unit that it takes, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<u32>,
@@ -144,6 +148,7 @@ impl BareMetalNodeSpec {
             system_id: None,
             serial: None,
             tls_verify: TlsVerify::default(),
+            pin: None,
             slot: None,
             height: None,
             zone: None,
@@ -181,5 +186,62 @@ impl BareMetalNodeSpec {
         let own = driver.and_then(|driver| driver.credentials.as_deref());
         let name = own.or(self.bmc_credentials.as_deref())?;
         Some(self.project.as_ref().map_or_else(|| name.to_owned(), |project| format!("{project}/{name}")))
+    }
+
+    /// The approved key for one of this host's drivers, as it was written.
+    pub fn pin_of(&self, driver: &DriverSpec) -> Option<String> {
+        let own = driver.settings.get("pin").cloned();
+        own.or_else(|| self.pin.filter(|_| driver.is_at_bmc()).map(|pin| pin.to_string()))
+    }
+
+    /// The place in the driver list whose key is approved when nobody has seen one yet.
+    pub fn pinned_driver(&self) -> Option<usize> {
+        let drivers = self.effective_drivers();
+        let bmc = drivers.iter().position(DriverSpec::is_at_bmc);
+        bmc.or_else(|| drivers.iter().position(|driver| driver.kind.speaks_tls()))
+    }
+
+    /// Writes an approved key down for the driver at `place` of the list. `false` when no such driver checks keys.
+    #[must_use]
+    pub fn approve(&mut self, place: usize, pin: Pin) -> bool {
+        let Some(driver) = self.effective_drivers().get(place).cloned() else { return false };
+        if !driver.kind.speaks_tls() || self.tls_verify != TlsVerify::Pin {
+            return false;
+        }
+        match self.drivers.get_mut(place) {
+            Some(own) if !own.is_at_bmc() || own.settings.contains_key("pin") => {
+                own.settings.insert("pin".to_owned(), pin.to_string());
+            }
+            Some(_) | None => self.pin = Some(pin),
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_approved_key_is_written_where_its_driver_looks_for_it() {
+        let (first, second) = (Pin([1; 32]), Pin([2; 32]));
+        let mut plain = BareMetalNodeSpec::new("gpu", PowerInterface::Redfish);
+        assert!(plain.approve(0, first));
+        assert_eq!((plain.pin, plain.drivers.len()), (Some(first), 0));
+        assert_eq!(plain.pin_of(&plain.effective_drivers()[0]), Some(first.to_string()));
+
+        let mut both = BareMetalNodeSpec::new("gpu", PowerInterface::Redfish);
+        let webhook = DriverSpec { address: Some("plug".into()), ..DriverSpec::new(DriverKind::Webhook) };
+        both.drivers = vec![DriverSpec::new(DriverKind::Redfish), webhook];
+        assert!(both.approve(0, first) && both.approve(1, second));
+        let pins: Vec<_> = both.drivers.iter().map(|driver| both.pin_of(driver)).collect();
+        assert_eq!(pins, [Some(first.to_string()), Some(second.to_string())]);
+        assert!(both.approve(1, first), "an own key is replaced");
+        assert_eq!(both.pin_of(&both.drivers[1]), Some(first.to_string()));
+
+        let mut ipmi = BareMetalNodeSpec::new("gpu", PowerInterface::Ipmi);
+        assert!(!ipmi.approve(0, first) && ipmi.pinned_driver().is_none());
+        plain.tls_verify = TlsVerify::Ca;
+        assert!(!plain.approve(0, second), "another rule decides");
     }
 }

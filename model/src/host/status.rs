@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Known, Timestamp};
+use crate::{Known, Timestamp, power::Pin};
 
 use super::{DriverKind, HostCondition, Phase, PowerReading, PublicPower, State};
 
@@ -228,23 +228,41 @@ pub struct BmcBlocked {
     pub cause: BlockCause,
     pub message: String,
     pub since: Timestamp,
-    /// The version of the credential that was refused; another one lifts the block.
+    /// The way to the BMC that was refused: account, address, trust. Another one lifts the block.
     pub credential_version: u64,
+    /// Place in the host's driver list of the driver that met it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<usize>,
+    /// The key that the BMC showed, where its key is what is wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen_key: Option<Pin>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum BlockCause {
     CredentialsRefused,
     PasswordChangeRequired,
+    /// First contact: nobody has approved the key yet, and nothing secret was sent.
+    KeyNotApproved,
+    /// Another key than the approved one, or a certificate that the authority did not sign.
     CertificateMismatch,
     IdentityChanged,
 }
 
 impl BlockCause {
+    pub const ALL: [Self; 5] = [
+        Self::CredentialsRefused,
+        Self::PasswordChangeRequired,
+        Self::KeyNotApproved,
+        Self::CertificateMismatch,
+        Self::IdentityChanged,
+    ];
+
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::CredentialsRefused => "CredentialsRefused",
             Self::PasswordChangeRequired => "PasswordChangeRequired",
+            Self::KeyNotApproved => "KeyNotApproved",
             Self::CertificateMismatch => "CertificateMismatch",
             Self::IdentityChanged => "IdentityChanged",
         }

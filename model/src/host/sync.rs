@@ -149,6 +149,11 @@ fn merge(name: &str, stored: &BareMetalNodeSpec, listed: &BareMetalNodeSpec) -> 
         deletion: stored.deletion.clone(),
         ..listed.clone()
     };
+    // A key belongs to an address: what was approved for another one says nothing about this one.
+    if spec.pin.is_none() && spec.mgmt_address == stored.mgmt_address && spec.tls_verify == stored.tls_verify
+    {
+        spec.pin = stored.pin;
+    }
     // It is back: the hold that we set ourselves ends.
     if spec.hold.as_ref().is_some_and(|hold| hold.by == SYNC) {
         spec.hold = None;
@@ -180,7 +185,10 @@ pub fn is_kept(field: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::{Admin, PowerInterface, Switch};
+    use crate::{
+        host::{Admin, PowerInterface, Switch},
+        power::Pin,
+    };
 
     fn host(name: &str, id: &str, pool: &str) -> NamedHost {
         let mut spec = BareMetalNodeSpec::new(pool, PowerInterface::Redfish);
@@ -225,6 +233,22 @@ mod tests {
         assert_eq!(difference.change[0].spec.hold, None);
         apply(&mut inventory, difference);
         assert!(compare(&inventory, &back, now).unwrap().is_empty());
+    }
+
+    #[test]
+    fn an_approved_key_stays_with_its_address() {
+        let listed = |address: &str, pin: Option<Pin>| {
+            let mut one = host("a", "1", "p");
+            (one.spec.mgmt_address, one.spec.pin) = (Some(address.parse().unwrap()), pin);
+            one
+        };
+        let (approved, other) = (Some(Pin([1; 32])), Some(Pin([2; 32])));
+        let inventory = BTreeMap::from([("a".to_owned(), listed("10.0.0.1", approved).spec)]);
+        let now = Timestamp::from_millis(0);
+        assert!(compare(&inventory, &[listed("10.0.0.1", None)], now).unwrap().is_empty());
+        let pin = |export: NamedHost| compare(&inventory, &[export], now).unwrap().change[0].spec.pin;
+        assert_eq!(pin(listed("10.0.0.2", None)), None, "nobody has approved the key behind the new address");
+        assert_eq!(pin(listed("10.0.0.1", other)), other, "a file approves, too");
     }
 
     #[test]

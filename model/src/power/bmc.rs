@@ -65,6 +65,9 @@ pub enum Endpoint {
         /// Six bytes that the network card wants to see. They travel in the clear.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         secure_on: Option<Mac>,
+        /// The network interface that packets leave by; the routing table decides unless given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        interface: Option<String>,
     },
     /// The agent on the host itself; the credential holds the key that both sides sign with.
     Agent,

@@ -154,6 +154,9 @@ struct Host {
     /// Network card that is woken, and by which its node is known
     #[arg(long, value_name = "MAC")]
     mac: Option<String>,
+    /// Where packets that wake it go: the directed broadcast address of its network
+    #[arg(long, value_name = "ADDRESS")]
+    broadcast: Option<String>,
     /// Credential for its BMC
     #[arg(long, value_name = "NAME")]
     credential: Option<String>,
@@ -329,6 +332,10 @@ impl Host {
             ("rack", rack),
             ("slot", slot),
         ]);
+        if let Some(broadcast) = &self.broadcast {
+            let wol = json!({ "kind": "wol", "settings": { "broadcast": broadcast } });
+            spec.insert("drivers".to_owned(), json!([wol, { "kind": "agent" }]));
+        }
         if !self.resources.is_empty() {
             let mut resources =
                 self.resources.iter().map(|text| pair(text)).collect::<Outcome<Map<_, _>>>()?;

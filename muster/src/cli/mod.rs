@@ -109,6 +109,8 @@ pub(crate) enum Command {
     /// Say that a server was seen to
     #[command(visible_alias = "ack")]
     Acknowledge(Box<hosts::Acknowledge>),
+    /// Approve the keys that the BMCs of servers showed
+    Approve(Box<hosts::Approve>),
     /// Switch servers by hand
     Power(Box<hosts::Power>),
     /// Show what happened to a server
@@ -201,6 +203,7 @@ async fn dispatch(command: Command, tools: &Tools) -> Outcome {
         Command::Release(args) => hosts::release(&open(&args.which.connection)?, *args).await,
         Command::Maintenance(args) => hosts::maintenance(&open(&args.which.connection)?, *args).await,
         Command::Acknowledge(args) => hosts::acknowledge(&open(&args.which.connection)?, *args).await,
+        Command::Approve(args) => hosts::approve(&open(&args.which.connection)?, *args).await,
         Command::Power(args) => hosts::power(&open(&args.which.connection)?, *args).await,
         Command::History(args) => hosts::history(&open(&args.connection)?, *args).await,
         Command::Rotate(args) => hosts::rotate(&open(&args.connection)?, *args).await,

@@ -84,8 +84,8 @@ async fn hosts_are_registered_read_changed_and_deleted(world: World) {
     let replaced = user
         .put(
             &path,
-            &json!({"spec": {"powerInterface": "wol", "pool": "crud",
-        "macAddress": spec["macAddress"]}}),
+            &json!({"spec": {"powerInterface": "wol", "pool": "crud", "macAddress": spec["macAddress"],
+                "drivers": [{"kind": "wol", "settings": {"broadcast": "10.20.0.255"}}]}}),
         )
         .await
         .expect(200);
@@ -234,6 +234,24 @@ async fn many_hosts_have_a_verdict_each(world: World) {
     assert!(by_line(7)["message"].as_str().unwrap().contains(&format!("belongs to host {a}")), "{real}");
     let again = user.raw("POST", "/api/v1/hosts/bulk", "text/csv", table).await.expect(200).body;
     assert_eq!((&again["created"], &again["unchanged"]), (&json!(0), &json!(2)), "{again}");
+    // Where packets go is asked for before a host is registered that nothing could wake.
+    let woken = |name: &str, mac: &Value, broadcast: &str| {
+        format!(
+            "name,powerInterface,macAddress,pool,broadcast\n{name},wol,{},bulk,{broadcast}\n",
+            mac.as_str().unwrap()
+        )
+    };
+    let (edge, spec) = fresh("edge");
+    for (broadcast, result) in [("", "failed"), ("10.20.0.255", "created"), ("10.20.0.255", "unchanged")] {
+        let table = woken(&edge, &spec["macAddress"], broadcast);
+        let answer = user.raw("POST", "/api/v1/hosts/bulk", "text/csv", table).await.expect(200).body;
+        assert_eq!(answer["lines"][0]["result"], result, "{answer}");
+        let message = answer["lines"][0]["message"].as_str().unwrap_or_default();
+        assert_eq!(message.contains("broadcast: is required for wol"), broadcast.is_empty(), "{answer}");
+    }
+    let bare = json!({"name": "bare", "spec": {"powerInterface": "wol", "pool": "bulk", "macAddress": "02:00:00:00:77:01"}});
+    let refused = user.post("/api/v1/hosts", &bare).await.refused(400, "VALIDATION_ERROR");
+    assert!(refused.details().contains("broadcast: is required for wol"), "{}", refused.body);
     let (c, spec_c) = fresh("bulk");
     let yaml = format!("hosts:\n- name: {c}\n  spec: {spec_c}\n- name: {c}\n  spec: {spec_c}\n");
     let answer = user.raw("POST", "/api/v1/hosts/bulk", "application/yaml", yaml).await.expect(200).body;
@@ -372,6 +390,8 @@ async fn people_hold_maintain_label_and_acknowledge(world: World) {
         ("maintenance", json!({"on": true})),
         ("maintenance", json!({"reason": "x"})),
         ("acknowledge", json!({})),
+        ("approve", json!({})),
+        ("approve", json!({"pin": "sha256:12"})),
         ("label", json!({"labels": {"bad key": "x"}})),
         ("power", json!({"action": "explode", "reason": "x"})),
         ("power", json!({"action": "on"})),
@@ -401,6 +421,13 @@ async fn people_hold_maintain_label_and_acknowledge(world: World) {
         .expect(200)
         .body;
     assert_eq!(seen["spec"]["acknowledgement"]["reason"], "cable put back");
+    let pin = format!("sha256:{}", "ab".repeat(32));
+    let approved = user.post(&format!("{path}/approve"), &json!({ "pin": pin })).await.expect(200).body;
+    assert_eq!(approved["spec"]["pin"], pin.as_str());
+    user.patch(&path, &json!({"spec": {"tlsVerify": "webpki"}})).await.refused(400, "VALIDATION_ERROR");
+    user.patch(&path, &json!({"spec": {"tlsVerify": "webpki", "pin": null}})).await.expect(200);
+    let refused = user.post(&format!("{path}/approve"), &json!({ "pin": pin })).await;
+    assert!(refused.refused(400, "VALIDATION_ERROR").details().contains("tlsVerify webpki"));
     let label = user
         .post(&format!("{path}/label"), &json!({"labels": {"tier": "b", "row": null}}))
         .await
@@ -409,7 +436,9 @@ async fn people_hold_maintain_label_and_acknowledge(world: World) {
     assert_eq!(label["spec"]["labels"], json!({"tier": "b"}));
     let story = user.get(&format!("{path}/events")).await.expect(200).body;
     let text = story.to_string();
-    for part in ["new disk", "fan", "maintenance is over", "cable put back", "hold", "release"] {
+    for part in
+        ["new disk", "fan", "maintenance is over", "cable put back", "hold", "release", "approve", &pin]
+    {
         assert!(text.contains(part), "{part} is missing: {text}");
     }
 }
@@ -484,7 +513,9 @@ async fn only_those_who_may_change_the_inventory(world: World) {
     there.delete(&path).await.refused(403, "FORBIDDEN");
     // An owner of hosts is no controller.
     user.post(&format!("{path}/boot"), &json!({"stage": "kernel"})).await.refused(403, "FORBIDDEN");
-    for verb in ["hold", "power", "maintenance", "release", "label", "acknowledge"] {
+    let pin = format!("sha256:{}", "ab".repeat(32));
+    there.post(&format!("{path}/approve"), &json!({ "pin": pin })).await.refused(403, "FORBIDDEN");
+    for verb in ["hold", "power", "maintenance", "release", "label", "acknowledge", "approve"] {
         world
             .user()
             .post(

@@ -389,7 +389,8 @@ async fn nothing_is_written_any_more(desk: &Desk) {
         for number in 0..3 {
             let name = format!("beat-{trial}-{number}");
             let host = json!({ "name": name, "spec": { "powerInterface": "wol", "pool": "none",
-                "macAddress": format!("02:00:00:0{trial}:0{number}:77"), "admin": "disabled" } });
+                "macAddress": format!("02:00:00:0{trial}:0{number}:77"), "admin": "disabled",
+                "drivers": [{ "kind": "wol", "settings": { "broadcast": "10.20.0.255" } }] } });
             assert_eq!(desk.send("POST", "/api/v1/hosts", &host).await.status, 201);
             desk.synced("bmn", &name).await;
         }
@@ -492,6 +493,7 @@ async fn what_kubectl_writes_is_in_the_store() {
 async fn hosts(desk: &Desk) {
     let host = json!({ "apiVersion": "muster.dev/v1alpha1", "kind": "BareMetalNode", "metadata": { "name": "r1-u1" },
         "spec": { "powerInterface": "wol", "macAddress": "02-00-00-00-00-01", "pool": "metal", "admin": "disabled",
+            "drivers": [{ "kind": "wol", "settings": { "broadcast": "10.20.0.255" } }],
             "resources": { "cpu": "64000m", "memory": "256Gi" } } });
     desk.kubectl(&["apply", "-f", "-"], &host.to_string());
     let object = desk.synced("bmn", "r1-u1").await;

@@ -132,7 +132,7 @@ impl Chassis<'_> {
             return Err(Fault::BootIgnored { wanted: format!("device {device:#x}"), found });
         }
         let mode = kept.uefi.then_some(BootMode::Uefi);
-        Ok(BootOverride { target: boot.target, mode, once: !kept.persistent })
+        Ok(BootOverride { target: boot.target, mode, once: !kept.persistent, url: None })
     }
 
     async fn write_boot(&mut self, flags: u8, device: u8) -> Result<(), Fault> {

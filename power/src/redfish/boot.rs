@@ -29,19 +29,20 @@ impl Conversation<'_> {
         if allowed.is_some_and(|list| !list.iter().any(|entry| entry == target)) {
             return Err(Fault::unsupported(format!("boot from {target}"), DriverKind::Redfish));
         }
-        self.write_boot(path, &system, tag.as_deref(), boot).await?;
+        self.write_boot(path, &system, tag.as_deref(), &boot).await?;
 
         let (after, _) = self.system(path, expect).await?;
         let kept = after.get("Boot").and_then(kept);
-        match kept {
-            Some(kept) if kept.target == boot.target && (boot.mode.is_none() || kept.mode == boot.mode) => {
-                Ok(kept)
-            }
-            _ => {
-                let found = after.get("Boot").map(describe).unwrap_or_default();
-                Err(Fault::BootIgnored { wanted: target.to_owned(), found: shown(&found).to_string() })
-            }
-        }
+        let is_kept = |kept: &BootOverride| {
+            kept.target == boot.target
+                && (boot.mode.is_none() || kept.mode == boot.mode)
+                && (boot.url.is_none() || kept.url == boot.url)
+        };
+        kept.filter(is_kept).ok_or_else(|| {
+            let found = after.get("Boot").map(describe).unwrap_or_default();
+            let wanted = boot.url.as_ref().map_or(target.to_owned(), |url| format!("{target} {url}"));
+            Fault::BootIgnored { wanted, found: shown(&found).to_string() }
+        })
     }
 
     /// Tries what the BMC accepts: few fields or all of them, on the system or on its settings resource, with
@@ -51,7 +52,7 @@ impl Conversation<'_> {
         path: &str,
         system: &Value,
         tag: Option<&str>,
-        boot: BootOverride,
+        boot: &BootOverride,
     ) -> Result<(), Fault> {
         let base = path.trim_end_matches('/');
         let quirk = self.memory.quirks.boot_settings.as_ref().map(|suffix| format!("{base}{suffix}"));
@@ -111,7 +112,7 @@ enum Fields {
     All,
 }
 
-fn payload(system: &Value, boot: BootOverride, fields: Fields) -> Value {
+fn payload(system: &Value, boot: &BootOverride, fields: Fields) -> Value {
     let mut fields_out = Map::new();
     let enabled = match (boot.target, boot.once) {
         (BootTarget::Default, _) => "Disabled",
@@ -120,6 +121,9 @@ fn payload(system: &Value, boot: BootOverride, fields: Fields) -> Value {
     };
     fields_out.insert("BootSourceOverrideEnabled".into(), json!(enabled));
     fields_out.insert("BootSourceOverrideTarget".into(), json!(target_word(boot.target)));
+    if let Some(url) = &boot.url {
+        fields_out.insert("HttpBootUri".into(), json!(url));
+    }
     let shown_mode = system.pointer("/Boot/BootSourceOverrideMode");
     let mode = boot.mode.map(|mode| json!(mode_word(mode)));
     let mode = if fields == Fields::All { mode.or_else(|| shown_mode.cloned()) } else { mode };
@@ -167,11 +171,11 @@ fn kept(boot: &Value) -> Option<BootOverride> {
         Some("Legacy") => Some(BootMode::Legacy),
         _ => None,
     };
-    Some(BootOverride { target, mode, once: enabled == "Once" })
+    Some(BootOverride { target, mode, once: enabled == "Once", url: text("HttpBootUri").map(str::to_owned) })
 }
 
 fn describe(boot: &Value) -> String {
-    ["BootSourceOverrideTarget", "BootSourceOverrideEnabled", "BootSourceOverrideMode"]
+    ["BootSourceOverrideTarget", "BootSourceOverrideEnabled", "BootSourceOverrideMode", "HttpBootUri"]
         .into_iter()
         .filter_map(|name| boot.get(name)?.as_str())
         .collect::<Vec<_>>()

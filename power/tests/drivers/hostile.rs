@@ -127,7 +127,8 @@ async fn inside_a_namespace_without_routes() {
     let wol = WakeOnLan::new(Arc::new(careless()), clock());
     for broadcast in ["255.255.255.255", "224.0.0.1", "127.255.255.255", "0.0.0.0", "loop.example", "10.1"] {
         let mac = "02:00:00:00:00:01".parse().unwrap();
-        let endpoint = Endpoint::Wol { mac, broadcast: broadcast.into(), port: 9, secure_on: None };
+        let endpoint =
+            Endpoint::Wol { mac, broadcast: broadcast.into(), port: 9, secure_on: None, interface: None };
         let error = wol.request(&record(endpoint), Order::first(PowerAction::On)).await.expect_err(broadcast);
         assert_eq!(error.code(), "POWER_ADDRESS_REFUSED", "{broadcast}: {error}");
     }

@@ -61,7 +61,7 @@ async fn conformance_with_ipmi_sim() {
 
     // A BMC that accepts a boot device and does not keep it is found out.
     std::fs::write(peer.dir.path().join("ignore-boot"), "").unwrap();
-    let disk = BootOverride { target: BootTarget::Disk, mode: None, once: true };
+    let disk = BootOverride { target: BootTarget::Disk, mode: None, once: true, url: None };
     let error = driver.set_boot(&host, disk).await.unwrap_err();
     assert_eq!(error.code(), "POWER_BOOT_OVERRIDE_IGNORED", "{error}");
 }

@@ -339,22 +339,45 @@ async fn a_full_session_table_is_met_with_basic_authentication() {
 
 #[tokio::test]
 async fn bm_7_27_boot_overrides_climb_the_ladder_and_are_read_back() {
-    let pxe = BootOverride { target: BootTarget::Pxe, mode: None, once: true };
+    let pxe = BootOverride { target: BootTarget::Pxe, mode: None, once: true, url: None };
     for faults in
         [Faults { require_etag: true, ..Faults::default() }, Faults { ami_boot: true, ..Faults::default() }]
     {
         let lab = Lab::new().await;
         lab.bmc().set_faults(faults.clone());
-        let kept =
-            lab.driver.set_boot(&lab.host, pxe).await.unwrap_or_else(|error| panic!("{faults:?}: {error}"));
+        let kept = lab
+            .driver
+            .set_boot(&lab.host, pxe.clone())
+            .await
+            .unwrap_or_else(|error| panic!("{faults:?}: {error}"));
         assert_eq!((kept.target, kept.once), (BootTarget::Pxe, true), "{faults:?}");
     }
     let lab = Lab::new().await;
     lab.bmc().set_faults(Faults { ignore_boot: true, ..Faults::default() });
-    let error = lab.driver.set_boot(&lab.host, pxe).await.unwrap_err();
+    let error = lab.driver.set_boot(&lab.host, pxe.clone()).await.unwrap_err();
     assert_eq!(error.code(), "POWER_BOOT_OVERRIDE_IGNORED", "{error}");
     lab.bmc().set_faults(Faults { no_boot: true, ..Faults::default() });
-    assert_eq!(lab.driver.set_boot(&lab.host, pxe).await.unwrap_err().code(), "POWER_UNSUPPORTED");
+    assert_eq!(lab.driver.set_boot(&lab.host, pxe.clone()).await.unwrap_err().code(), "POWER_UNSUPPORTED");
+}
+
+#[tokio::test]
+async fn an_image_for_a_boot_by_http_is_set_with_the_target_and_read_back() {
+    let url = "http://boot.example/x.efi";
+    let http =
+        BootOverride { target: BootTarget::UefiHttp, mode: None, once: true, url: Some(url.to_owned()) };
+    for faults in [Faults::default(), Faults { ami_boot: true, ..Faults::default() }] {
+        let lab = Lab::new().await;
+        lab.bmc().set_faults(faults.clone());
+        let kept = lab.driver.set_boot(&lab.host, http.clone()).await;
+        let kept = kept.unwrap_or_else(|error| panic!("{faults:?}: {error}"));
+        assert_eq!((kept.target, kept.url.as_deref()), (BootTarget::UefiHttp, Some(url)), "{faults:?}");
+        assert_eq!(lab.bmc().counters().boot_writes, 1, "in one write");
+    }
+    let lab = Lab::new().await;
+    lab.bmc().set_faults(Faults { ignore_http_uri: true, ..Faults::default() });
+    let error = lab.driver.set_boot(&lab.host, http).await.unwrap_err();
+    assert_eq!(error.code(), "POWER_BOOT_OVERRIDE_IGNORED", "{error}");
+    assert!(error.to_string().contains(url), "{error}");
 }
 
 #[tokio::test]

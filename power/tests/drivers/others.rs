@@ -70,7 +70,8 @@ async fn bm_7_24_magic_packets_reach_the_directed_broadcast() {
     {
         let listener = UdpSocket::bind((broadcast, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let host = record(Endpoint::Wol { mac, broadcast: broadcast.into(), port, secure_on });
+        let host =
+            record(Endpoint::Wol { mac, broadcast: broadcast.into(), port, secure_on, interface: None });
         assert!(matches!(driver.request(&host, ON).await.unwrap(), Accepted::Sent { .. }));
         for _ in 0..3 {
             let mut packet = [0; 256];
@@ -85,10 +86,33 @@ async fn bm_7_24_magic_packets_reach_the_directed_broadcast() {
 }
 
 #[tokio::test]
+async fn packets_leave_by_the_interface_that_is_named() {
+    let mac: Mac = "02:00:00:00:00:0a".parse().unwrap();
+    let driver = WakeOnLan::new(loopback_rules(), clock());
+    let listener = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let by = |interface: &str| {
+        let interface = Some(interface.to_owned());
+        record(Endpoint::Wol { mac, broadcast: "127.0.0.1".into(), port, secure_on: None, interface })
+    };
+    assert!(matches!(driver.request(&by("lo"), ON).await.unwrap(), Accepted::Sent { .. }));
+    let (size, _) = within("a magic packet", listener.recv_from(&mut [0; 256])).await.unwrap();
+    assert_eq!(size, 102);
+    let error = driver.request(&by("no-such-card"), ON).await.unwrap_err();
+    assert!(error.to_string().contains("no-such-card"), "{error}");
+}
+
+#[tokio::test]
 async fn bm_7_25_wake_on_lan_can_neither_read_nor_stop() {
     let driver = WakeOnLan::new(loopback_rules(), clock());
     let mac = "02:00:00:00:00:0a".parse().unwrap();
-    let host = record(Endpoint::Wol { mac, broadcast: "127.0.0.1".into(), port: 9, secure_on: None });
+    let host = record(Endpoint::Wol {
+        mac,
+        broadcast: "127.0.0.1".into(),
+        port: 9,
+        secure_on: None,
+        interface: None,
+    });
     assert!(!driver.abilities().read && !driver.abilities().can(PowerAction::ForceOff));
     assert!(!driver.read(&host).await.unwrap().state.is_known(), "never a false off");
     for action in [PowerAction::GracefulOff, PowerAction::ForceOff, PowerAction::Cycle] {
@@ -205,7 +229,7 @@ async fn bm_7_30_dry_run_reads_and_changes_nothing() {
     let driver = DryRun::new(Arc::new(redfish(&Vault::with("lab", "admin", "emulated"))), clock());
     assert_eq!(driver.read(&host).await.unwrap().state, PowerState::Off);
     let _ = driver.request(&host, ON).await.unwrap();
-    let boot = BootOverride { target: BootTarget::Pxe, mode: None, once: true };
+    let boot = BootOverride { target: BootTarget::Pxe, mode: None, once: true, url: None };
     driver.set_boot(&host, boot).await.unwrap();
     let done: Vec<_> = driver.records().into_iter().map(|record| record.what).collect();
     assert_eq!(done, ["power on", "boot from Pxe"]);

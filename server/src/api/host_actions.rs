@@ -1,12 +1,13 @@
-//! What people do to one host: hold, release, maintenance, power, acknowledge, label; and its history.
+//! What people do to one host: hold, release, maintenance, power, acknowledge, approve, label; and its history.
 
 use axum::{body::Body, extract::Path, http::StatusCode, response::Response};
 use muster_control::inventory::{Act, Host, InventoryError, ManualRequest};
 use muster_model::{
     Duration, FieldErrors, Timestamp,
     field::{FieldError, Findings, Object},
-    host::{Acknowledgement, Admin, BareMetalNodeSpec, Hold, ManualPower},
+    host::{Acknowledgement, Admin, BareMetalNodeSpec, Hold, ManualPower, TlsVerify},
     identity::{Resource, Verb},
+    power::Pin,
     store::Revision,
 };
 use serde_json::{Map, Value, json};
@@ -193,6 +194,60 @@ pub async fn acknowledge(call: Call, Path(name): Path<String>, body: Body) -> Re
     };
     let result = result.await;
     call.finish("acknowledge", format!("hosts/{name}"), result).await
+}
+
+/// `POST /api/v1/hosts/{name}/approve`: the key of its BMC was compared and is the right one. The caller names it, so that
+/// nothing is approved that nobody has seen.
+pub async fn approve(call: Call, Path(name): Path<String>, body: Body) -> Response {
+    let result = async {
+        call.checked_host(Verb::Update, &name)?;
+        let wish = wish(&call, body).await?;
+        let (pin, reason) = read(&wish.body, |object, findings| {
+            let reason = object.text("reason", MAX_REASON, findings).map(|text| text.trim().to_owned());
+            let text = object.string("pin", findings);
+            if text.is_none() && object.get("pin").is_none() {
+                let error = FieldError::new("pin", "is required");
+                findings
+                    .push(error.hint("the key that was compared, in status.bmcBlocked.seenKey of the host"));
+            }
+            match text?.parse::<Pin>() {
+                Ok(pin) => Some((pin, reason)),
+                Err(error) => {
+                    findings.push(FieldError::new("pin", error.to_string()));
+                    None
+                }
+            }
+        })?;
+        let change = |host: &Host| Ok((approved(host, pin)?, Vec::new()));
+        let because = match reason {
+            Some(reason) => format!("{reason} ({pin})"),
+            None => pin.to_string(),
+        };
+        let act = Act::new("approve").because(&because);
+        update(&call, &name, act, &wish.bytes, wish.dry_run, None, change).await
+    };
+    let result = result.await;
+    call.finish("approve", format!("hosts/{name}"), result).await
+}
+
+/// The spec of a host with an approved key, for the driver that met it.
+fn approved(host: &Host, pin: Pin) -> Result<BareMetalNodeSpec, InventoryError> {
+    let mut spec = usable(host)?;
+    let fault = |problem: String, hint: &str| {
+        InventoryError::Invalid(FieldErrors::one(FieldError::new("pin", problem).hint(hint)))
+    };
+    if spec.tls_verify != TlsVerify::Pin {
+        let problem = format!("is not used: host {} has tlsVerify {}", host.name, spec.tls_verify);
+        return Err(fault(problem, "set tlsVerify to pin first"));
+    }
+    let blocked = host.status.as_ref().and_then(|status| status.bmc_blocked.as_ref());
+    let met = blocked.and_then(|blocked| blocked.seen_key.and(blocked.driver));
+    let place = met.or_else(|| spec.pinned_driver());
+    if !place.is_some_and(|place| spec.approve(place, pin)) {
+        let problem = format!("is not used: no driver of host {} checks a key", host.name);
+        return Err(fault(problem, "only redfish and webhook speak TLS"));
+    }
+    Ok(spec)
 }
 
 /// `POST /api/v1/hosts/{name}/label`: `{"labels": {"tier": "gpu", "old": null}}`.

@@ -20,6 +20,9 @@ use crate::{
     error::{ApiError, Code},
 };
 
+/// Longest bundle of authorities: a dozen certificates. Custom resources take as much.
+const MAX_CA: usize = 32 * 1024;
+
 /// `GET /api/v1/inventory`: figures, settings in force, and everything that was set aside or put right.
 pub async fn read(call: Call) -> Result<Response, ApiError> {
     call.check_list(Resource::Hosts)?;
@@ -136,38 +139,26 @@ fn read_target(sent: &Value, project: &str) -> Result<(Bmc, Map<String, Value>),
         let driver = object.choice::<DriverKind>("driver", found).unwrap_or(DriverKind::Redfish);
         let credentials = object.string("credentials", found).map(str::to_owned);
         let system = object.text("systemId", 253, found).map(str::to_owned);
-        let verify = object.choice::<TlsVerify>("tlsVerify", found).unwrap_or_default();
-        let pin = object.string("pin", found).and_then(|text| match text.parse::<Pin>() {
-            Ok(pin) => Some(pin),
-            Err(error) => {
-                found.push(FieldError::new("pin", error.to_string()));
-                None
-            }
-        });
         let plain = object.boolean("plainHttp", found).unwrap_or(false);
+        let trust = read_trust(&mut object, found);
         object.finish(found);
-        let address = address?;
+        let (address, trust) = (address?, trust?);
         let mut known = Map::from_iter([
             ("mgmtAddress".to_owned(), json!(address)),
             ("powerInterface".to_owned(), json!(driver.to_string())),
-            ("tlsVerify".to_owned(), json!(verify.to_string())),
+            ("tlsVerify".to_owned(), json!(verify_of(&trust).to_string())),
         ]);
         known.extend(credentials.iter().map(|name| ("bmcCredentials".to_owned(), json!(name))));
         known.extend(system.iter().map(|id| ("systemId".to_owned(), json!(id))));
-        // The key that was approved belongs to the host: without it its BMC would be a stranger again.
-        known.extend(pin.iter().filter(|_| driver == DriverKind::Redfish).map(|pin| {
-            let driver = json!({ "kind": driver.to_string(), "settings": { "pin": pin.to_string() } });
-            ("drivers".to_owned(), json!([driver]))
-        }));
+        // What was trusted belongs to the host: without it its BMC would be a stranger again.
+        if driver == DriverKind::Redfish {
+            known.extend(remembered(&trust));
+        }
         let endpoint = match driver {
             DriverKind::Redfish => Endpoint::Redfish {
                 url: format!("{}://{address}", if plain { "http" } else { "https" }),
                 system,
-                trust: match verify {
-                    TlsVerify::Pin | TlsVerify::Ca => Trust::Pin { pin },
-                    TlsVerify::Webpki => Trust::Webpki,
-                    TlsVerify::Insecure => Trust::Insecure,
-                },
+                trust,
                 auth: RedfishAuth::default(),
             },
             DriverKind::Ipmi => {
@@ -186,4 +177,66 @@ fn read_target(sent: &Value, project: &str) -> Result<(Bmc, Map<String, Value>),
         Some((bmc, known))
     });
     findings.result_of(target).map(|parsed| parsed.value)
+}
+
+/// Whom to trust: what `tlsVerify` says, with the key or the authority that belongs to it.
+fn read_trust(object: &mut Object<'_>, found: &mut Findings) -> Option<Trust> {
+    let chosen = object.choice::<TlsVerify>("tlsVerify", found);
+    let pin = object.string("pin", found).and_then(|text| match text.parse::<Pin>() {
+        Ok(pin) => Some(pin),
+        Err(error) => {
+            found.push(FieldError::new("pin", error.to_string()));
+            None
+        }
+    });
+    let pem = object.text("ca", MAX_CA, found).map(str::to_owned);
+    let server_name = object.text("serverName", 253, found).map(str::to_owned);
+    let members = object.members();
+    let given = |name: &str| members.get(name).is_some_and(|value| !value.is_null());
+    // An authority says by itself what it is for.
+    let verify = chosen.unwrap_or(if given("ca") { TlsVerify::Ca } else { TlsVerify::default() });
+    for (name, used) in [("pin", TlsVerify::Pin), ("ca", TlsVerify::Ca), ("serverName", TlsVerify::Ca)] {
+        if given(name) && verify != used {
+            let problem = format!("is not used with tlsVerify {verify}");
+            found.push(
+                FieldError::new(name, problem).hint(format!("leave it out, or set tlsVerify to {used}")),
+            );
+        }
+    }
+    match verify {
+        TlsVerify::Pin => Some(Trust::Pin { pin }),
+        TlsVerify::Ca => {
+            if pem.is_none() && !given("ca") {
+                let error = FieldError::new("ca", "is required for tlsVerify ca");
+                found.push(error.hint("the authority's certificates, as PEM"));
+            }
+            Some(Trust::Ca { pem: pem?, server_name })
+        }
+        TlsVerify::Webpki => Some(Trust::Webpki),
+        TlsVerify::Insecure => Some(Trust::Insecure),
+    }
+}
+
+const fn verify_of(trust: &Trust) -> TlsVerify {
+    match trust {
+        Trust::Pin { .. } => TlsVerify::Pin,
+        Trust::Ca { .. } => TlsVerify::Ca,
+        Trust::Webpki => TlsVerify::Webpki,
+        Trust::Insecure => TlsVerify::Insecure,
+    }
+}
+
+/// The members of a spec by which a host is trusted as it was at its discovery.
+fn remembered(trust: &Trust) -> Option<(String, Value)> {
+    match trust {
+        Trust::Pin { pin } => pin.map(|pin| ("pin".to_owned(), json!(pin.to_string()))),
+        Trust::Ca { pem, server_name } => {
+            let mut settings = json!({ "caBundle": pem });
+            if let Some(name) = server_name {
+                settings["serverName"] = json!(name);
+            }
+            Some(("drivers".to_owned(), json!([{ "kind": "redfish", "settings": settings }])))
+        }
+        Trust::Webpki | Trust::Insecure => None,
+    }
 }

@@ -144,6 +144,11 @@ fn trouble(host: &Host, now: Timestamp) -> Option<Trouble> {
         return None; // a person has it
     }
     let explain = || format!("muster explain host {name}");
+    if let Some(blocked) = &status.bmc_blocked {
+        let remedy = blocked.remedy(name, spec);
+        let rank = u8::from(status.state != State::Error);
+        return entry(rank, remedy.says, Some(blocked.since), remedy.command);
+    }
     if status.state == State::Error {
         let (line, command) = match status.phase {
             Phase::Quarantined => (
@@ -165,15 +170,6 @@ fn trouble(host: &Host, now: Timestamp) -> Option<Trouble> {
     if matches!(status.phase, Phase::Lost | Phase::Degraded) {
         let line = format!("is {}: {}", status.phase.as_str(), status.reason);
         return entry(1, line, Some(status.phase_since), explain());
-    }
-    if status.bmc_blocked.is_some() {
-        let line = "has a BMC that refuses the account, so nothing is asked of it".to_owned();
-        return entry(
-            1,
-            line,
-            None,
-            format!("muster rotate credential {}", spec.bmc_credentials.as_deref().unwrap_or("NAME")),
-        );
     }
     match &status.power {
         Known::Unknown { why, since } if now.since(*since) > SILENT => {

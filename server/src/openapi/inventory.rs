@@ -5,7 +5,8 @@ use muster_model::{
     credential::CredentialKind,
     field::Choice as _,
     host::{
-        Admin, BootMode, BootTarget, DriverKind, ManualPower, Phase, PowerInterface, State, Switch, TlsVerify,
+        Admin, BlockCause, BootMode, BootTarget, DriverKind, ManualPower, Phase, PowerInterface, State,
+        Switch, TlsVerify,
     },
     status::Health,
 };
@@ -77,6 +78,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     operation!("post" "/api/v1/hosts/{name}/release" "releaseHost" 200 Some("ReleaseRequest") => Some("Host"), ACTION, "End a hold and the power request that came with it"),
     operation!("post" "/api/v1/hosts/{name}/maintenance" "maintainHost" 200 Some("MaintenanceRequest") => Some("Host"), ACTION, "Begin or end maintenance"),
     operation!("post" "/api/v1/hosts/{name}/acknowledge" "acknowledgeHost" 200 Some("Reason") => Some("Host"), ACTION, "Say that a person has seen to a server"),
+    operation!("post" "/api/v1/hosts/{name}/approve" "approveHost" 200 Some("ApproveRequest") => Some("Host"), ACTION, "Approve the key of a server's BMC"),
     operation!("post" "/api/v1/hosts/{name}/label" "labelHost" 200 Some("LabelRequest") => Some("Host"), ACTION, "Set and remove labels"),
     operation!("post" "/api/v1/hosts/{name}/power" "powerHost" 202 Some("PowerRequest") => Some("Operation"), ACTION, "Switch a server by hand, with a hold"),
     operation!("get" "/api/v1/hosts/{name}/boot" "readHostBoot" 200 None => Some("BootReport"), &["project"], "The last report on a server's boot"),
@@ -228,16 +230,36 @@ pub(super) fn schemas() -> Value {
             "hosts": { "type": "integer" }, "set_aside": { "type": "array", "items": { "type": "object" } },
             "config": { "type": "object" }, "config_problem": text, "stats": { "type": ["object", "null"] },
             "events": { "type": "array", "items": { "type": "object" } }, "revision": text } },
-        "DiscoverRequest": { "type": "object", "required": ["address"], "properties": { "address": word,
-            "driver": list_of(&["redfish", "ipmi"]), "credentials": name, "systemId": word,
-            "tlsVerify": words::<TlsVerify>(), "pin": { "type": "string", "pattern": "^sha256:[0-9a-fA-F]{64}$" }, "plainHttp": { "type": "boolean" } } },
         "Discovered": { "type": "object", "required": ["identity", "spec", "missing"], "properties": {
             "identity": { "type": "object" }, "spec": { "type": "object" }, "missing": { "type": "array", "items": text } } },
     });
     add(&mut all, agents(&text, &time));
+    add(&mut all, trust(&name, &word, &reason));
     all["Host"] = host(&text, &time);
     all["HostSpec"] = host_spec(&text);
     all
+}
+
+/// How a BMC proves who it is: to `discover`, and by a person's word.
+fn trust(name: &Value, word: &Value, reason: &Value) -> Value {
+    json!({
+        "ApproveRequest": { "type": "object", "required": ["pin"], "properties": { "pin": pin(), "reason": reason } },
+        "DiscoverRequest": { "type": "object", "required": ["address"], "properties": { "address": word,
+            "driver": list_of(&["redfish", "ipmi"]), "credentials": name, "systemId": word,
+            "tlsVerify": words::<TlsVerify>(), "pin": pin(), "ca": { "type": "string", "minLength": 1, "maxLength": 32768 }, "serverName": word, "plainHttp": { "type": "boolean" } } },
+    })
+}
+
+/// A key of a BMC.
+fn pin() -> Value {
+    json!({ "type": "string", "pattern": "^sha256:[0-9a-fA-F]{64}$" })
+}
+
+/// Why a BMC is not called any more.
+fn bmc_blocked(text: &Value, time: &Value) -> Value {
+    json!({ "type": "object", "required": ["cause", "message", "since"], "properties": {
+        "cause": list_of(&BlockCause::ALL.map(BlockCause::as_str)), "message": text, "since": time,
+        "credentialVersion": { "type": "integer" }, "driver": { "type": "integer" }, "seenKey": pin() } })
 }
 
 fn host(text: &Value, time: &Value) -> Value {
@@ -250,6 +272,7 @@ fn host(text: &Value, time: &Value) -> Value {
             "phase": list_of(&Phase::ALL.map(Phase::as_str)), "powerState": list_of(&["on", "off", "unknown"]),
             "lastPowerAction": text, "powerActionTime": time, "kubernetesNode": text, "nodeReady": { "type": "boolean" },
             "bmcReachable": { "type": "boolean" }, "bootTime": time, "joinTime": time, "reason": text,
+            "bmcBlocked": bmc_blocked(text, time),
             "conditions": { "type": "array", "items": reference("Condition") } } },
         "op": { "type": "object" }, "intent": { "type": "object" }, "metrics": { "type": "object" },
         "set_aside": { "type": "object", "required": ["key", "reason"], "properties": { "key": text, "reason": text } },
@@ -266,7 +289,7 @@ fn host_spec(text: &Value) -> Value {
         "resources": { "type": "object", "properties": { "cpu": text, "memory": text, "gpu": count, "storage": text,
             "customResources": labels } },
         "powerState": words::<Switch>(), "inventoryId": text, "systemId": text, "serial": text,
-        "tlsVerify": words::<TlsVerify>(), "labels": labels, "taints": { "type": "array", "items": reference("Taint") },
+        "tlsVerify": words::<TlsVerify>(), "pin": pin(), "labels": labels, "taints": { "type": "array", "items": reference("Taint") },
         "idleWatts": count, "maxWatts": count, "nodeMatch": { "type": "object" }, "admin": words::<Admin>(),
         "drivers": { "type": "array", "maxItems": 8, "items": { "type": "object", "required": ["kind"], "properties": {
             "kind": list_of(&drivers), "address": text, "credentials": text, "settings": labels } } },

@@ -20,10 +20,10 @@ use crate::cli::{
 pub(crate) struct Which {
     /// host NAME…, host/NAME… or NAME…
     #[arg(required = true, value_name = "HOST", add = crate::cli::complete::targets())]
-    what: Vec<String>,
+    pub(super) what: Vec<String>,
     /// Whether to make the change or have it checked only
     #[arg(long, value_enum, default_value = "none", value_name = "WHERE")]
-    dry_run: DryRun,
+    pub(super) dry_run: DryRun,
     #[command(flatten)]
     pub(crate) connection: Connection,
 }
@@ -135,7 +135,13 @@ async fn each(
     Ok(())
 }
 
-async fn send(session: &Session, name: &str, verb: &str, body: Value, dry_run: DryRun) -> Outcome<Value> {
+pub(super) async fn send(
+    session: &Session,
+    name: &str,
+    verb: &str,
+    body: Value,
+    dry_run: DryRun,
+) -> Outcome<Value> {
     let mut request =
         Request::new(Method::POST, format!("{}/{verb}", path(name)), format!("host {name}")).body(body);
     if dry_run == DryRun::Server {
@@ -144,7 +150,7 @@ async fn send(session: &Session, name: &str, verb: &str, body: Value, dry_run: D
     Ok(session.client.call(request).await?.body)
 }
 
-fn with_suffix(text: String, dry_run: DryRun) -> String {
+pub(super) fn with_suffix(text: String, dry_run: DryRun) -> String {
     if dry_run == DryRun::Server { format!("{text} (server dry run)") } else { text }
 }
 

@@ -1,5 +1,7 @@
 //! `muster discover ADDRESS`: asks a BMC what it is, and prints a document to begin with.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -7,7 +9,7 @@ use serde_json::{Value, json};
 use crate::cli::{
     client::Request,
     context::Connection,
-    failure::{Exit, Outcome},
+    failure::{Exit, Failure, Outcome},
     kinds::text_at,
     print::{format::Format, yaml},
     session::Session,
@@ -33,11 +35,17 @@ pub(crate) struct Discover {
     #[arg(long, value_name = "ID")]
     system: Option<String>,
     /// How the BMC proves who it is
-    #[arg(long, value_parser = ["pin", "webpki", "insecure"])]
+    #[arg(long, value_parser = ["pin", "ca", "webpki", "insecure"])]
     tls_verify: Option<String>,
     /// Key of the BMC that you have compared: sha256:…
     #[arg(long)]
     pin: Option<String>,
+    /// Certificates of the authority that signs the BMC's: a PEM file
+    #[arg(long, value_name = "FILE", conflicts_with = "pin")]
+    ca: Option<PathBuf>,
+    /// Name in the BMC's certificate, where it is not its address
+    #[arg(long, value_name = "NAME", requires = "ca")]
+    server_name: Option<String>,
     /// Ask without TLS, where the server permits it
     #[arg(long)]
     plain_http: bool,
@@ -55,10 +63,18 @@ pub(crate) async fn discover(session: &Session, args: Discover) -> Outcome {
         ("systemId", &args.system),
         ("tlsVerify", &args.tls_verify),
         ("pin", &args.pin),
+        ("serverName", &args.server_name),
     ] {
         if let Some(value) = value {
             body[name] = value.as_str().into();
         }
+    }
+    if let Some(file) = &args.ca {
+        let pem = std::fs::read_to_string(file).map_err(|error| {
+            Failure::usage(format!("--ca {}", file.display()), format!("the file cannot be read: {error}"))
+                .next("name a file with the authority's certificates, as PEM")
+        })?;
+        body["ca"] = pem.into();
     }
     if args.plain_http {
         body["plainHttp"] = true.into();

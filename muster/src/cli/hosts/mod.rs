@@ -1,6 +1,7 @@
 //! What people do with servers: register, hold, switch, follow, export.
 
 mod act;
+mod approve;
 mod credential;
 mod discover;
 mod export;
@@ -11,6 +12,7 @@ mod sync;
 
 pub(crate) use act::{Acknowledge, Hold, Label, Maintenance, Power, Release};
 pub(crate) use act::{acknowledge, hold, label, maintenance, power, release};
+pub(crate) use approve::{Approve, approve};
 pub(crate) use credential::{NewCredential, Rotate, create as create_credential, rotate};
 pub(crate) use discover::{Discover, discover};
 pub(crate) use export::{Export, export};

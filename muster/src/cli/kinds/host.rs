@@ -1,7 +1,10 @@
 //! Servers of the inventory. `describe` tells a server's story: where it stands and why, what is being done about it
 //! and until when, and what happened before.
 
-use muster_model::Timestamp;
+use muster_model::{
+    Timestamp,
+    host::{BareMetalNodeSpec, BmcBlocked, Remedy},
+};
 use serde_json::Value;
 
 use super::{Column, Kind, Scope, Section, View, column, conditions, dash, pool, text_at, wide};
@@ -310,7 +313,11 @@ fn power_facts(view: &View<'_>) -> Vec<(String, Cell)> {
     );
     fact(&mut facts, "Drivers", dash(drivers));
     told(&mut facts, view, "BMC", "spec.mgmtAddress");
-    told(&mut facts, view, "Credential", "spec.bmcCredentials");
+    let credentials = credentials(view);
+    if !credentials.is_empty() {
+        fact(&mut facts, "Credential", credentials);
+    }
+    told(&mut facts, view, "Approved key", "spec.pin");
     if view.at("status.driverFallback").is_some() {
         let text = format!(
             "{} until {}: {}",
@@ -335,6 +342,19 @@ fn power_facts(view: &View<'_>) -> Vec<(String, Cell)> {
         }
     }
     facts
+}
+
+/// The credentials in use: the host's own, and those that a driver of its list names instead.
+fn credentials(view: &View<'_>) -> String {
+    let mut all = vec![view.text("spec.bmcCredentials")];
+    for driver in view.at("spec.drivers").and_then(Value::as_array).into_iter().flatten() {
+        let own = text_at(driver, "credentials");
+        if !own.is_empty() {
+            all.push(format!("{own} ({})", text_at(driver, "kind")));
+        }
+    }
+    all.retain(|name| !name.is_empty());
+    all.join(", ")
 }
 
 fn failures(view: &View<'_>) -> Vec<Vec<Cell>> {
@@ -370,6 +390,13 @@ pub(crate) fn event_row(event: &Value, now: Timestamp) -> Vec<Cell> {
     ]
 }
 
+/// The way out for a host whose BMC is not called any more.
+fn remedy(view: &View<'_>, name: &str) -> Option<Remedy> {
+    let blocked: BmcBlocked = serde_json::from_value(view.at("status.bmcBlocked")?.clone()).ok()?;
+    let spec: BareMetalNodeSpec = serde_json::from_value(view.at("spec")?.clone()).ok()?;
+    Some(blocked.remedy(name, &spec))
+}
+
 fn next_steps(view: &View<'_>) -> Vec<String> {
     let name = view.text("name");
     let mut steps = Vec::new();
@@ -379,14 +406,10 @@ fn next_steps(view: &View<'_>) -> Vec<String> {
         ));
         return steps;
     }
-    if view.text("status.phase") == "quarantined" {
+    if let Some(remedy) = remedy(view, &name) {
+        steps.push(format!("{}: {}", remedy.step, remedy.command));
+    } else if view.text("status.phase") == "quarantined" {
         steps.push(format!("when it is mended: muster acknowledge host {name} --reason …"));
-    }
-    if view.at("status.bmcBlocked").is_some() {
-        let credential = view.text("spec.bmcCredentials");
-        steps.push(format!(
-            "put the right account in: muster rotate credential {credential} --password-file FILE"
-        ));
     }
     if held(view) {
         steps.push(format!("let the autoscaler have it again: muster release host {name}"));

@@ -79,7 +79,7 @@ async fn cycle(power: &dyn Power, bmc: &Bmc, cycled: &(dyn Fn() -> bool + Sync))
 }
 
 async fn boot(power: &dyn Power, bmc: &Bmc, peer: Peer<'_>) {
-    let wanted = BootOverride { target: BootTarget::Pxe, mode: None, once: true };
+    let wanted = BootOverride { target: BootTarget::Pxe, mode: None, once: true, url: None };
     let kept = power.set_boot(bmc, wanted).await.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(kept.target, BootTarget::Pxe);
     if peer.keeps_once {
