@@ -5,7 +5,9 @@ use std::sync::Arc;
 use muster_engine::lifecycle::{Effect, EffectKind, Outcome, Performed, Step, TroubleClass};
 use muster_model::{
     Duration, Known, Timestamp,
-    host::{BareMetalNodeSpec, BareMetalNodeStatus, HostOp, Limits, Phase, Power, PowerAction, PowerCall, State},
+    host::{
+        BareMetalNodeSpec, BareMetalNodeStatus, HostOp, Limits, Phase, Power, PowerAction, PowerCall, State,
+    },
     k8s::{Effect as TaintEffect, Taint},
     observe::{
         About, ActError, Acted, ClusterPort, NodeAction, Note, OFF_TAINT, OUT_OF_SERVICE_TAINT, STARTUP_TAINT,

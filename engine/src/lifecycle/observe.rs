@@ -6,8 +6,8 @@
 use muster_model::{
     Duration, Known, Timestamp,
     host::{
-        Admin, BlockCause, BmcBlocked, ConditionType, DriverKind, PendingEffect, Phase, Power, PowerCall, PowerReading,
-        Presence, PresenceReading, State,
+        Admin, BlockCause, BmcBlocked, ConditionType, DriverKind, PendingEffect, Phase, Power, PowerCall,
+        PowerReading, Presence, PresenceReading, State,
     },
 };
 

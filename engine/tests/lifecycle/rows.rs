@@ -450,7 +450,10 @@ fn row_19_a_power_off_that_was_held_back_ends_the_drain() {
     assert!(has(&done, &EffectKind::Uncordon) && done.reason.contains(&why), "{}", done.reason);
     assert_eq!(calls(&done), []);
     let status = &done.state.status;
-    assert_eq!((status.last_power_action, status.power_action_time), (Some(PowerAction::On), Some(at(-3600))));
+    assert_eq!(
+        (status.last_power_action, status.power_action_time),
+        (Some(PowerAction::On), Some(at(-3600)))
+    );
     assert_eq!(status.boot_id_at_off, None, "the boot that goes on need not differ from itself");
     // What was never drained has no work to go back to: it waits, and nothing is called at once again.
     let mut state = asked.state.clone();

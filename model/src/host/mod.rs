@@ -43,7 +43,9 @@ pub use global::{FreezeMode, GlobalConfig, GlobalStats, PoolEnergy};
 pub use health::health;
 pub use limits::{LimitOverrides, Limits};
 pub use node_of::{Ambiguous, MAC_KEY, PROVIDER_SCHEME, node_of};
-pub use op::{Cause, HostOp, Intent, LastAction, ManualPower, OpKind, PendingEffect, PowerCall, Switch, TestStage};
+pub use op::{
+    Cause, HostOp, Intent, LastAction, ManualPower, OpKind, PendingEffect, PowerCall, Switch, TestStage,
+};
 pub use overlay::{Acknowledgement, Admin, Hold, Registered};
 pub use phase::{Phase, State};
 pub use policy::{HostPolicy, NodeAtOff, OnNodeDeleted, OnUnexpectedOff, OnUnexpectedOn, Permission};
