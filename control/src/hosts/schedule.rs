@@ -29,7 +29,8 @@ use super::{
     nodes,
     pace::{Pace, SPACING},
     turn::{Memo, Next, Shared, Trigger, turn},
-    ways::{Drivers, bmc_key},
+    ways::{Drivers, access_version, bmc_key},
+    witness::Witness,
 };
 use crate::lead::Lead;
 
@@ -58,6 +59,8 @@ pub struct Setup {
     pub lead: Arc<Lead>,
     pub drivers: Drivers,
     pub around: Arc<dyn Around>,
+    /// Where power calls are written down before they are made.
+    pub witness: Arc<dyn Witness>,
     /// Divides every time limit and pause; 1 in production.
     pub time_factor: u32,
     /// How long a fresh leadership lasts without a renewal; calls are kept within it.
@@ -83,6 +86,7 @@ impl HostLoop {
                 lead: setup.lead,
                 drivers: setup.drivers,
                 around: setup.around,
+                witness: setup.witness,
                 pace: Pace { factor: setup.time_factor },
                 lease_room: room,
                 failpoints: setup.failpoints,

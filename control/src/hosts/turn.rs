@@ -35,6 +35,7 @@ use super::{
     recount,
     store::{self, Stored, Writes},
     ways::{self, Drivers, Way},
+    witness::Witness,
 };
 use crate::lead::{Lead, Tenure};
 
@@ -62,6 +63,7 @@ pub(super) struct Shared {
     pub lead: Arc<Lead>,
     pub drivers: Drivers,
     pub around: Arc<dyn Around>,
+    pub witness: Arc<dyn Witness>,
     pub pace: Pace,
     /// What a full lease leaves for one call and its margin.
     pub lease_room: Duration,

@@ -7,7 +7,8 @@ use std::{
 
 use async_trait::async_trait;
 use muster_control::{
-    hosts::{Around, Drivers, Home, HostLoop, Setup, failpoint::Failpoints},
+    audit::{AuditError, Event, Outcome},
+    hosts::{Around, Drivers, Home, HostLoop, Setup, Witness, failpoint::Failpoints},
     lead::Lead,
 };
 use muster_engine::lifecycle::{AgentView, Goodbye, Hello};
@@ -160,6 +161,9 @@ pub(crate) struct State {
     pub(crate) api_down: bool,
     pub(crate) racks: BTreeMap<String, Rack>,
     pub(crate) credential_version: u64,
+    /// The audit log, and whether nothing can be written to it.
+    pub(crate) audit: Vec<Event>,
+    pub(crate) audit_is_full: bool,
     pub(crate) pool_max: Option<u32>,
     goodbyes: BTreeMap<String, Goodbye>,
 }
@@ -205,6 +209,35 @@ impl State {
 
     pub(crate) fn cordon(&self, host: &str) -> (bool, Option<String>) {
         self.nodes.get(host).map_or((false, None), |node| (node.unschedulable, node.cordon.clone()))
+    }
+
+    /// OPS-R12: every power call that reached a machine was in the audit log before it, with its host and its cause.
+    pub(crate) fn audit_is_complete(&self) -> Result<(), String> {
+        let mut begun: Vec<&Event> = self.audit.iter().filter(|one| one.outcome == Outcome::Begun).collect();
+        for (at, host, driver, order) in &self.calls {
+            let tells = |one: &&Event| {
+                let deed = one.power.as_ref();
+                let says_why = deed.is_some_and(|deed| {
+                    deed.driver == driver.to_string() && !deed.cause.is_empty() && deed.epoch > 0
+                });
+                let verbs: &[&str] = match order.action {
+                    PowerAction::On => &["power-on", "wol-burst"],
+                    PowerAction::GracefulOff => &["graceful-off"],
+                    PowerAction::ForceOff => &["force-off"],
+                    PowerAction::Cycle | PowerAction::Reset => &["power-cycle"],
+                };
+                one.name == *host && verbs.contains(&one.verb.as_str()) && one.at <= *at && says_why
+            };
+            let Some(place) = begun.iter().position(tells) else {
+                return Err(format!("{} of {host} at {at} is not in the audit log", order.action));
+            };
+            begun.remove(place);
+        }
+        let restarts = begun.iter().filter(|one| one.verb == "reset-bmc").count();
+        if restarts < self.restarts as usize {
+            return Err(format!("{} restarts of a BMC and {restarts} lines", self.restarts));
+        }
+        Ok(())
     }
 
     pub(crate) fn node_is_gone(&self, host: &str) -> bool {
@@ -500,6 +533,22 @@ impl Around for TestAround {
     }
 }
 
+/// An audit log in memory.
+#[derive(Debug)]
+struct TestWitness(Arc<Outside>);
+
+#[async_trait]
+impl Witness for TestWitness {
+    async fn record(&self, event: Event) -> Result<(), AuditError> {
+        let mut state = self.0.state();
+        if state.audit_is_full {
+            return Err(AuditError::Write);
+        }
+        state.audit.push(event);
+        Ok(())
+    }
+}
+
 /// A test's whole world.
 pub(crate) struct World {
     pub(crate) outside: Arc<Outside>,
@@ -542,6 +591,7 @@ impl World {
             lead: Arc::clone(&lead),
             drivers: Drivers::new(kinds.map(driver)),
             around: Arc::new(TestAround { outside: Arc::clone(&outside), cluster }),
+            witness: Arc::new(TestWitness(Arc::clone(&outside))),
             time_factor: 1,
             renew_deadline: Duration::from_secs(40),
             renew_every: Duration::from_secs(2),
