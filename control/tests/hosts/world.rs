@@ -518,6 +518,10 @@ impl Around for TestAround {
         self.outside.state().credential_version
     }
 
+    fn credentials_changed(&self) -> u64 {
+        self.outside.state().credential_version
+    }
+
     fn agent(&self, host: &str) -> AgentView {
         let now = self.outside.clock.now();
         let state = self.outside.state();
