@@ -50,7 +50,7 @@ pub use energy::add_energy;
 pub use facts::{Agents, Facts, NoAgents};
 pub use figures::{Figures, HostFigure, PoolFigure};
 pub use gate::Refusal;
-pub use operations::{CancelError, cancel, operation_id};
+pub use operations::{CancelError, Withdrawal, cancel, operation_id};
 pub use schedule::{HostLoop, Setup};
 pub use transcript::{Line, Recorded, Transcripts};
 pub use ways::Drivers;
