@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use muster_engine::lifecycle::{Effect, EffectKind, Outcome, Performed, Step, TroubleClass};
+use muster_engine::lifecycle::{Effect, EffectKind, Outcome, Performed, Step, TroubleClass, driver_for};
 use muster_model::{
     Duration, Known, Timestamp,
     host::{
@@ -292,22 +292,7 @@ async fn pods_in_the_way(scene: &Scene<'_>) -> Option<String> {
 
 /// The driver to call: the one asked for, or the one in use instead of the first while that is remembered.
 fn place(scene: &Scene<'_>, call: PowerCall) -> usize {
-    let asked = call.driver();
-    let now = scene.shared.clock.now();
-    let Some(fallback) = scene.status.driver_fallback.as_ref().filter(|one| now < one.until) else {
-        return asked;
-    };
-    let Some(way) = scene.ways.get(fallback.index) else { return asked };
-    let abilities = way.kind.abilities();
-    let able = match call {
-        PowerCall::SetBoot { .. } => abilities.boot_once,
-        PowerCall::PowerOn { .. } => abilities.on,
-        PowerCall::GracefulOff { .. } => abilities.graceful_off,
-        PowerCall::ForceOff { .. } => abilities.force_off,
-        PowerCall::PowerCycle { .. } => abilities.cycle,
-        PowerCall::WolBurst { .. } | PowerCall::ResetBmc { .. } => false,
-    };
-    if asked < fallback.index && able { fallback.index } else { asked }
+    driver_for(call, scene.status, |index| Some(scene.ways.get(index)?.kind), scene.shared.clock.now())
 }
 
 /// Reads the machine unless that has just been done; what was found if it is not `expected`.

@@ -265,6 +265,7 @@ impl Turn<'_> {
         }
         self.status.last_power_action = call.before.map(|last| last.action);
         self.status.power_action_time = call.before.map(|last| last.at);
+        self.status.power_action_driver = None;
         // The boot that goes on need not differ from itself.
         self.status.boot_id_at_off = None;
         self.held_back = Some(why.to_owned());

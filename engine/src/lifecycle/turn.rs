@@ -9,7 +9,8 @@ use muster_model::{
 };
 
 use super::{
-    Effect, EffectKind, Evidence, HostState, Leadership, OpRef, Rule, Settings, Step, backoff, table,
+    Effect, EffectKind, Evidence, HostState, Leadership, OpRef, Rule, Settings, Step, backoff, driver_for,
+    table,
 };
 
 /// Failures that are kept for display. Quarantine comes long before.
@@ -124,6 +125,9 @@ impl<'a> Turn<'a> {
         if let Some(action) = action {
             self.status.last_power_action = Some(action);
             self.status.power_action_time = Some(self.now);
+            let drivers = &self.seen.settings.drivers;
+            let place = driver_for(call, &self.status, |index| Some(drivers.get(index)?.kind), self.now);
+            self.status.power_action_driver = drivers.get(place).map(|driver| driver.kind);
         }
         self.push_call(call, expects);
     }
