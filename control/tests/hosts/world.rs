@@ -587,7 +587,8 @@ impl World {
         lead.set(Some((fence.clone(), Duration::from_hours(10_000))));
         let driver =
             |kind| -> Arc<dyn Power> { Arc::new(TestDriver { kind, outside: Arc::clone(&outside) }) };
-        let kinds = [DriverKind::Redfish, DriverKind::Ipmi, DriverKind::Wol, DriverKind::Agent];
+        let kinds =
+            [DriverKind::Redfish, DriverKind::Ipmi, DriverKind::Wol, DriverKind::Agent, DriverKind::DryRun];
         let cluster: Arc<dyn ClusterPort> = Arc::new(TestCluster(Arc::clone(&outside)));
         let host_loop = Arc::new(HostLoop::new(Setup {
             store: Arc::clone(&store),

@@ -215,6 +215,9 @@ impl Turn<'_> {
         if self.settings().drivers.is_empty() {
             self.no_calls = Some("it has 0 power drivers".into());
         }
+        if self.pretends() {
+            self.no_calls = Some("0 calls go through dry-run, its only driver".into());
+        }
         let up = self.is_up();
         let Some(op) = self.op.as_mut() else { return };
         if let Leadership::Leader { epoch, .. } = self.seen.leadership {

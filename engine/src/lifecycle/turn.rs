@@ -345,6 +345,19 @@ impl<'a> Turn<'a> {
         self.condition(ConditionType::OffNotProved, Some(told), reason, text);
     }
 
+    /// Says that it is never switched, for as long as that is so. What would have been done stays to be read.
+    fn tell_pretence(&mut self) {
+        let told = muster_model::host::is_true(&self.status.conditions, ConditionType::DryRun);
+        match (self.pretends(), told) {
+            (true, false) => {
+                let text = "it is read and never switched: dry-run is its only driver";
+                self.condition(ConditionType::DryRun, Some(true), "ReadOnly", text);
+            }
+            (false, true) => self.condition(ConditionType::DryRun, Some(false), "Switches", ""),
+            (true, true) | (false, false) => {}
+        }
+    }
+
     fn end(mut self, rule: Rule, reason: String) -> Step {
         let reason = with_number(reason, self.elapsed());
         if let Some(deadline) = self.status.deadline {
@@ -368,6 +381,7 @@ impl<'a> Turn<'a> {
             self.status.power_state = muster_model::host::PublicPower::Unknown;
         }
         self.tell_draw();
+        self.tell_pretence();
         Step {
             from: self.from,
             state: HostState { name: self.name.to_owned(), status: self.status, op: self.op },
