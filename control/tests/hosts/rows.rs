@@ -158,6 +158,29 @@ async fn bm_7_10_power_on_without_effect_goes_up_the_ladder() {
     assert_eq!(world.intent("h1").await, None);
 }
 
+/// Magic packets go to the MAC address that somebody set, whatever the machine says of its ports.
+#[tokio::test(start_paused = true)]
+async fn cba_an_explicit_mac_wins_over_what_the_machine_reports() {
+    let world = World::new().await;
+    let set: muster_model::host::MacAddress = "02:00:00:00:00:01".parse().unwrap();
+    world
+        .register("h1", |spec| {
+            let mut wol = DriverSpec::new(DriverKind::Wol);
+            wol.settings.insert("broadcast".into(), "10.0.0.255".into());
+            // Its BMC reads and reports another MAC, and cannot switch it on.
+            (spec.drivers, spec.mac_address) = (vec![wol, DriverSpec::new(DriverKind::Redfish)], Some(set));
+        })
+        .await;
+    world.until("h1", Phase::Idle, 120).await;
+    let serial = world.status("h1").await.identity.and_then(|identity| identity.serial);
+    assert!(serial.is_some(), "the machine was asked who it is");
+    world.pass(130).await;
+    world.want("h1", Switch::On, "i-1").await;
+    world.until("h1", Phase::Serving, 300).await;
+    let packets = world.outside.state().packets.clone();
+    assert!(!packets.is_empty() && packets.iter().all(|mac| mac.0 == set.bytes()), "{packets:?}");
+}
+
 /// A host that is only read: what would be done to it is written down, and neither it nor its node is touched.
 #[tokio::test(start_paused = true)]
 async fn bm_7_30_a_host_of_the_driver_dry_run_says_what_it_would_do() {

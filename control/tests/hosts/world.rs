@@ -22,8 +22,8 @@ use muster_model::{
     k8s::{Effect, Node, Objects, Pod, Taint},
     observe::{ActError, Acted, CORDON_MARK, ClusterPort, ClusterView, NodeAction, NotSynced, STARTUP_TAINT},
     power::{
-        Abilities, Accepted, Bmc, BootOverride, BootProgress, DriverKind, Fault, Health, Identity, Order,
-        Power, PowerAction, PowerError, PowerState, Reading,
+        Abilities, Accepted, Bmc, BootOverride, BootProgress, DriverKind, Endpoint, Fault, Health, Identity,
+        Mac, Order, Power, PowerAction, PowerError, PowerState, Reading,
     },
     rack::Rack,
     store::{Committed, Fence, List, Revision, Store, Txn},
@@ -153,6 +153,8 @@ pub(crate) struct State {
     /// Everything that reached a machine: when, host, driver and action.
     pub(crate) calls: Vec<(Timestamp, String, DriverKind, Order)>,
     pub(crate) reads: u32,
+    /// Where magic packets went.
+    pub(crate) packets: Vec<Mac>,
     /// Restarts of BMCs.
     pub(crate) restarts: u32,
     /// Calls to each BMC that are under way, and the most that ever were.
@@ -337,6 +339,9 @@ impl Power for TestDriver {
         let (now, name) = (self.outside.clock.now(), self.name());
         let mut state = self.outside.state();
         state.calls.push((now, bmc.host.clone(), self.kind, order));
+        if let Endpoint::Wol { mac, .. } = &bmc.endpoint {
+            state.packets.push(*mac);
+        }
         let machine = state.machines.get_mut(&bmc.host).unwrap();
         match order.action {
             PowerAction::On if !machine.ignores_on.contains(name) => machine.switch(true, now),
@@ -373,7 +378,8 @@ impl Power for TestDriver {
     async fn identify(&self, bmc: &Bmc) -> Result<Identity, PowerError> {
         self.travel(bmc).await?;
         let state = self.outside.state();
-        Ok(Identity { serial: Some(state.machines[&bmc.host].serial.clone()), ..Identity::default() })
+        let macs = vec![Mac([2, 0, 0, 0, 0, 0xee])]; // of another port than the one that wakes
+        Ok(Identity { serial: Some(state.machines[&bmc.host].serial.clone()), macs, ..Identity::default() })
     }
 }
 
