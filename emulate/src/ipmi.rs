@@ -1,6 +1,7 @@
 //! A BMC that speaks RMCP+ (IPMI 2.0 over UDP) with cipher suites 3 and 17, one machine behind it.
 
 mod commands;
+mod control;
 mod crypto;
 mod packet;
 mod server;
@@ -14,6 +15,8 @@ use std::{
 use muster_model::{Clock, Duration};
 use serde::{Deserialize, Serialize};
 use tokio::{net::UdpSocket, task::JoinSet};
+
+pub use control::control;
 
 use crate::Machine;
 
@@ -137,6 +140,10 @@ impl RmcpBmc {
 
     pub fn set_faults(&self, faults: Faults) {
         self.shared.inner().faults = faults;
+    }
+
+    pub fn faults(&self) -> Faults {
+        self.shared.inner().faults.clone()
     }
 
     pub fn counters(&self) -> Counters {

@@ -10,6 +10,7 @@
 
 pub mod clock;
 pub mod cluster;
+pub mod control;
 pub mod ipmi;
 pub mod kubelet;
 pub mod machine;

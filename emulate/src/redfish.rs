@@ -17,8 +17,8 @@ use std::{
 use muster_model::{Clock, Duration};
 use tokio::task::JoinSet;
 
+pub use crate::control::Control;
 pub use bmc::{Counters, RedfishBmc, System};
-pub use control::Control;
 pub use faults::Faults;
 
 use crate::{Machine, Timing};
@@ -121,6 +121,6 @@ impl Fleet {
 
     /// Serves the control interface of this fleet. It stops when the returned value is dropped.
     pub async fn control(&self, address: SocketAddr) -> io::Result<Control> {
-        Control::start(address, self.bmcs.clone()).await
+        control::start(address, self.bmcs.clone()).await
     }
 }

@@ -1,10 +1,11 @@
-//! The Redfish fleet: its size, its control interface, and where it may listen.
+//! Emulated BMCs: how many there may be, their control interface, and where they may listen.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::{net::Ipv4Addr, sync::Arc};
+use std::{collections::BTreeMap, net::Ipv4Addr, sync::Arc};
 
 use muster_emulate::{
-    Power, RealClock,
+    Machine, Power, RealClock, Timing,
+    ipmi::{self, RmcpBmc},
     redfish::{Faults, Fleet, Layout, Place},
 };
 use serde_json::Value;
@@ -66,6 +67,38 @@ async fn faults_are_switched_while_it_runs() {
     let shown = get(&client, &format!("{base}/bmcs/{name}")).await;
     assert_eq!(shown["systems"][0]["seen"]["power"], "On");
     assert_eq!(get(&client, &format!("{base}/bmcs")).await[0]["name"], name.as_str());
+}
+
+#[tokio::test]
+async fn faults_of_ipmi_are_switched_while_it_runs() {
+    let clock: Arc<dyn muster_model::Clock> = Arc::new(RealClock::default());
+    let machine = Machine::new(Arc::clone(&clock), Timing::default());
+    let place = "127.0.0.1:0".parse().unwrap();
+    let bmc = RmcpBmc::start(place, Vec::new(), [7; 16], machine, clock).await.unwrap();
+    let bmc = Arc::new(bmc);
+    let bmcs = BTreeMap::from([("bmc-00000".to_owned(), Arc::clone(&bmc))]);
+    let control = ipmi::control("127.0.0.1:0".parse().unwrap(), bmcs).await.unwrap();
+    let (client, base) = (client(), format!("http://{}", control.address));
+    let put = |path: &str, body: &'static str| {
+        let request =
+            client.put(format!("{base}{path}")).header("content-type", "application/json").body(body);
+        async move { request.send().await.unwrap().status().as_u16() }
+    };
+    assert_eq!(put("/bmcs/bmc-00000/faults", r#"{"silent":true,"refuseSuites":[17]}"#).await, 204);
+    assert_eq!((bmc.faults().silent, bmc.faults().refuse_suites), (true, vec![17]));
+    assert_eq!(put("/bmcs/bmc-00000/faults", r#"{"noSuchSwitch":true}"#).await, 422);
+    assert_eq!(put("/bmcs/nobody/faults", "{}").await, 404);
+    assert_eq!(put("/faults", "{}").await, 204);
+    assert_eq!(bmc.faults(), ipmi::Faults::default());
+    client.post(format!("{base}/bmcs/bmc-00000/button")).send().await.unwrap();
+    bmc.machine.until(|seen| seen.power == Power::On).await;
+    let shown = get(&client, &format!("{base}/bmcs/bmc-00000")).await;
+    assert_eq!(
+        (&shown["systems"][0]["seen"]["power"], &shown["faults"]["silent"]),
+        (&"On".into(), &false.into())
+    );
+    let listed = get(&client, &format!("{base}/bmcs")).await;
+    assert_eq!(listed[0]["url"], format!("ipmi://{}", bmc.address));
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! `muster emulate`: servers that exist only as their BMCs, to try Muster without hardware.
 
 use std::{
+    collections::BTreeMap,
     fmt::Write as _,
     fs,
     net::{Ipv4Addr, SocketAddr},
@@ -13,7 +14,7 @@ use anyhow::{Context, bail};
 use clap::{Args as Arguments, Subcommand};
 use muster_emulate::{
     Machine, RealClock, Timing,
-    ipmi::{Account, Level, RmcpBmc},
+    ipmi::{self, Account, Level, RmcpBmc},
     redfish::{Fleet, Layout, Place},
 };
 use muster_model::{API_GROUP, API_VERSION, Clock, Duration};
@@ -45,10 +46,13 @@ enum Kind {
         #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
         control: SocketAddr,
     },
-    /// Servers whose BMCs speak IPMI 2.0 (RMCP+, cipher suites 3 and 17)
+    /// Servers whose BMCs speak IPMI 2.0 (RMCP+, cipher suites 3 and 17), with switches for faults
     Ipmi {
         #[command(flatten)]
         fleet: FleetArgs,
+        /// Where faults are switched: GET /bmcs, PUT /bmcs/NAME/faults, POST /bmcs/NAME/button
+        #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
+        control: SocketAddr,
     },
 }
 
@@ -103,7 +107,7 @@ pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     runtime.block_on(async {
         match &args.kind {
             Kind::Redfish { fleet, plain_http, control } => redfish(fleet, !*plain_http, *control).await,
-            Kind::Ipmi { fleet } => ipmi(fleet).await,
+            Kind::Ipmi { fleet, control } => rmcp(fleet, *control).await,
         }
     })?;
     Ok(ExitCode::SUCCESS)
@@ -132,19 +136,20 @@ async fn redfish(args: &FleetArgs, tls: bool, control: SocketAddr) -> anyhow::Re
     Ok(())
 }
 
-async fn ipmi(args: &FleetArgs) -> anyhow::Result<()> {
+async fn rmcp(args: &FleetArgs, control: SocketAddr) -> anyhow::Result<()> {
     let addresses = args.addresses(args.port.unwrap_or(6230))?;
     let clock: Arc<dyn Clock> = Arc::new(RealClock::default());
-    let mut bmcs = Vec::new();
-    for address in &addresses {
+    let mut bmcs = BTreeMap::new();
+    for (index, address) in addresses.iter().enumerate() {
         let machine = Machine::new(Arc::clone(&clock), args.timing());
         let account = Account { user: USER.into(), password: PASSWORD.into(), level: Level::Administrator };
         let bmc = RmcpBmc::start(*address, vec![account], rand::random(), machine, Arc::clone(&clock));
-        bmcs.push(bmc.await.with_context(|| busy(&addresses))?);
+        bmcs.insert(format!("bmc-{index:05}"), Arc::new(bmc.await.with_context(|| busy(&addresses))?));
     }
+    let control = ipmi::control(control, bmcs).await.context("the control interface cannot listen")?;
     announce("IPMI", "ipmi", &addresses, args)?;
+    output::line(&format!("faults: curl http://{}/bmcs", control.address));
     until_stopped().await;
-    drop(bmcs);
     Ok(())
 }
 

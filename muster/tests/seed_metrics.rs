@@ -20,7 +20,7 @@ use std::{
 
 use async_trait::async_trait;
 use muster_control::{
-    hosts::{Drivers, HostLoop, Nothing, Setup, failpoint::Failpoints},
+    hosts::{Drivers, HostLoop, NoWitness, Nothing, Setup, failpoint::Failpoints},
     lead::Lead,
     planner::{Connections, Parts},
     registry::{Cluster, Registry, RegistryOptions, WriteContext},
@@ -153,6 +153,7 @@ async fn in_sight(clock: &Arc<RealClock>, stop: &CancellationToken) -> Arc<Metri
         lead: Lead::new(clock.clone()),
         drivers: Drivers::default(),
         around: Arc::new(Nothing),
+        witness: Arc::new(NoWitness),
         time_factor: 1,
         renew_deadline: Duration::from_secs(17),
         renew_every: Duration::from_secs(1),

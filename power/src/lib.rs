@@ -1,8 +1,8 @@
 //! The drivers behind [`muster_model::power::Power`].
 //!
-//! [`redfish`], [`ipmi`], [`wol`], [`agent`], [`webhook`] and [`dry_run`] each reach machines in one way;
-//! [`ladder`] tries several of them in order. [`address`] decides what may be called at all, [`tls`] whom to
-//! trust. Nothing here keeps time of its own, reads the environment or starts a program.
+//! [`redfish`], [`ipmi`], [`wol`], [`agent`], [`webhook`] and [`dry_run`] each reach machines in one way.
+//! In which order they are tried is the business of whoever calls them. [`address`] decides what may be called at
+//! all, [`tls`] whom to trust. Nothing here keeps time of its own, reads the environment or starts a program.
 
 pub mod address;
 pub mod agent;
@@ -10,7 +10,6 @@ pub mod dry_run;
 mod http;
 pub mod ipmi;
 mod job;
-pub mod ladder;
 pub mod redfish;
 pub mod sign;
 mod slots;

@@ -16,6 +16,9 @@ pub enum Outcome {
     Refused,
     /// It could not be carried out, or nobody knows whether it was.
     Failed,
+    /// About to be done, by Muster itself: what it came to is in a later line with the same `request_id`. Without one,
+    /// the process died in between.
+    Begun,
 }
 
 impl Choice for Outcome {
@@ -25,6 +28,7 @@ impl Choice for Outcome {
         ("denied", Self::Denied),
         ("refused", Self::Refused),
         ("failed", Self::Failed),
+        ("begun", Self::Begun),
     ];
 }
 
@@ -34,21 +38,22 @@ pub struct Event {
     pub at: Timestamp,
     /// Who: the caller's name, or `muster` for what Muster does by itself.
     pub actor: String,
-    /// How the caller proved it.
+    /// How the caller proved it; `leader` for what Muster does by itself.
     pub mode: String,
-    /// Address of the connection.
+    /// Address of the connection; the leading process for what Muster does by itself.
     pub source: String,
+    /// Of a power call: its operation and its number in it.
     pub request_id: String,
-    /// `create`, `replace`, `patch`, `scale`, `delete`, `report`.
+    /// `create`, `replace`, `patch`, `scale`, `delete`, `report`; a power call's own name, like `power-on`.
     pub verb: String,
-    /// `clusters/UUID`, `nodepools/UUID`.
+    /// `clusters/UUID`, `nodepools/UUID`, `hosts/NAME`.
     pub object: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub project: String,
     pub outcome: Outcome,
-    /// Status code that the caller was answered with.
+    /// Status code that the caller was answered with; 0 where nobody asked.
     pub status: u16,
     /// Store revision of the commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -62,6 +67,28 @@ pub struct Event {
     /// Paths of the fields that changed. Never their values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<String>,
+    /// Of a power call: whose wish it follows, and how it was sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power: Option<PowerDeed>,
+}
+
+/// One call to a power driver.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PowerDeed {
+    pub driver: String,
+    /// The operation that it belongs to; none for the restart of a stuck BMC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<String>,
+    /// The journaled decision that it follows from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<String>,
+    /// Why, in words: the decision, the person, or the rule.
+    pub cause: String,
+    /// The leader's epoch under which it was sent.
+    pub epoch: u64,
+    /// What came of it, where there is more to say than the outcome.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
 }
 
 /// An event in its place in the chain.

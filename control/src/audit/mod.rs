@@ -9,6 +9,9 @@
 //! together share one fsync. A crash between a commit and its line leaves a change that nobody was told
 //! about; such a change is unacknowledged by contract, and its object still names who made it.
 //!
+//! Power calls are Muster's own deeds: each has a line that is on the disk before the call is sent, and one with what it
+//! came to. A call whose line cannot be written is not made.
+//!
 //! What the chain cannot show: that the whole tail was cut off after its last line. Keep the head that
 //! [`verify`] prints somewhere else to notice that.
 
@@ -16,7 +19,7 @@ mod line;
 mod log;
 mod read;
 
-pub use line::{Event, Line, Outcome};
+pub use line::{Event, Line, Outcome, PowerDeed};
 pub use log::{AuditError, AuditLog, AuditOptions};
 pub use read::{Finding, Query, Verdict, last_revision, list, page, verify};
 

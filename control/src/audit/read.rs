@@ -222,6 +222,7 @@ mod tests {
             before: None,
             after: Some("sha256:00".into()),
             changed: vec!["spec.nodeCount".into()],
+            power: None,
         }
     }
 

@@ -91,6 +91,12 @@ pub trait Around: Send + Sync + fmt::Debug {
         0
     }
 
+    /// Another number whenever the version of some credential is another: the loop then looks whose it is. Zero as long
+    /// as nothing is known of them.
+    fn credentials_changed(&self) -> u64 {
+        0
+    }
+
     /// What the agent on the host said last.
     fn agent(&self, _host: &str) -> AgentView {
         AgentView::default()

@@ -64,7 +64,9 @@ pub(super) async fn account(
     if let Some(index) = scene.cluster.index()
         && let Some(node) = index.clear_node(name, scene.spec)
     {
-        (metrics.cpu_permille, metrics.memory_permille) = nodes::use_of(index, node);
+        let used = nodes::use_of(index, node);
+        (metrics.cpu_permille, metrics.memory_permille) = (used.cpu_permille, used.memory_permille);
+        metrics.requested = used.beside;
     }
     let metrics = Arc::new(metrics);
     shared.book().note_metrics(name, &metrics);
@@ -131,6 +133,7 @@ fn next(
             .map_or_else(|| unknown("not reported"), |value| Known::Value { value, at: now }),
         cpu_permille: unknown("no node"),
         memory_permille: unknown("no node"),
+        requested: BTreeMap::new(),
         health: match health {
             Some(Health::Ok) => Known::Value { value: "OK".into(), at: now },
             Some(Health::Warning) => Known::Value { value: "Warning".into(), at: now },

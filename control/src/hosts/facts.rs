@@ -77,6 +77,8 @@ struct Read {
     profiles: BTreeMap<String, BootProfile>,
     /// By the name that [`muster_model::power::Credentials`] takes.
     credentials: BTreeMap<String, u64>,
+    /// How often they were found to be others than before.
+    credentials_changed: u64,
     reports: BTreeMap<String, BootProgress>,
     goodbyes: BTreeMap<String, AgentGoodbye>,
     pools: BTreeMap<String, Pool>,
@@ -134,6 +136,10 @@ impl Facts {
             }
             credentials.insert(format!("{}/{}", one.project, one.meta.name), one.meta.version);
         }
+        let credentials_changed = {
+            let before = self.read();
+            before.credentials_changed + u64::from(!before.complete || before.credentials != credentials)
+        };
         let reports = self.reports().await?;
         let goodbyes = self.goodbyes().await?;
         let pools = self.pools().await.unwrap_or_else(|error| {
@@ -145,6 +151,7 @@ impl Facts {
             racks: racks.into_iter().map(|one| (one.spec.name.clone(), one.spec)).collect(),
             profiles: profiles.into_iter().map(|one| (one.spec.name.clone(), one.spec)).collect(),
             credentials,
+            credentials_changed,
             reports,
             goodbyes,
             clusters: connected(&pools),
@@ -280,6 +287,10 @@ impl Around for Facts {
 
     fn credential_version(&self, name: &str) -> u64 {
         self.read().credentials.get(name).copied().unwrap_or(0)
+    }
+
+    fn credentials_changed(&self) -> u64 {
+        self.read().credentials_changed
     }
 
     /// Which operation a goodbye belongs to is for the turn to say: it knows when it asked.

@@ -13,6 +13,7 @@
 //!   read and with the leader's epoch; whoever lost either of them performs nothing.
 //! * Right before each power call the leader's lease is checked and the machine is read; a machine that is
 //!   not as expected is left alone.
+//! * Each power call is in the audit log before it is sent. One that cannot be written there is not made.
 //! * At most one turn is under way per BMC.
 //! * A host that nothing happened to is not written.
 //!
@@ -40,6 +41,7 @@ mod transcript;
 mod transcript_file;
 mod turn;
 mod ways;
+mod witness;
 
 pub use around::{Around, Clusters, Dress, Home, Nothing};
 pub use book::{Book, Record};
@@ -48,7 +50,8 @@ pub use energy::add_energy;
 pub use facts::{Agents, Facts, NoAgents};
 pub use figures::{Figures, HostFigure, PoolFigure, UNVERIFIED};
 pub use gate::Refusal;
-pub use operations::{CancelError, cancel, operation_id};
+pub use operations::{CancelError, Withdrawal, cancel, operation_id};
 pub use schedule::{HostLoop, Setup};
 pub use transcript::{Line, Recorded, Transcripts};
 pub use ways::Drivers;
+pub use witness::{Audited, NoWitness, Witness};

@@ -1,6 +1,9 @@
 //! What a cluster shows of a host: its node, the pods on it, and how much of it they ask for.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use muster_engine::{
     down::{Controllers, Fate, blocks, fate},
@@ -252,8 +255,18 @@ pub(super) fn count<'p>(pods: impl Iterator<Item = &'p Pod>, kept: Kept, now: Ti
     seen
 }
 
-/// Requested shares of what the node offers, in thousandths: CPU and memory.
-pub(super) fn use_of(index: &Indexed, node: &Node) -> (Known<i64>, Known<i64>) {
+/// What the pods of a node request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Use {
+    /// Shares of what the node offers, in thousandths.
+    pub cpu_permille: Known<i64>,
+    pub memory_permille: Known<i64>,
+    /// Amounts of everything else.
+    pub beside: BTreeMap<String, i64>,
+}
+
+/// What the pods of a node request of it.
+pub(super) fn use_of(index: &Indexed, node: &Node) -> Use {
     let at = index.view.fresh_at;
     let offered = Amounts::capacity(&node.status.allocatable);
     let mut asked = Amounts::default();
@@ -267,7 +280,16 @@ pub(super) fn use_of(index: &Indexed, node: &Node) -> (Known<i64>, Known<i64>) {
         let permille = i128::from(asked).saturating_mul(1000) / i128::from(offered);
         Known::Value { value: i64::try_from(permille).unwrap_or(i64::MAX), at }
     };
-    (share("cpu", asked.milli_cpu, offered.milli_cpu), share("memory", asked.memory, offered.memory))
+    let beside = |name: &str| !matches!(name, "cpu" | "memory" | "pods");
+    Use {
+        cpu_permille: share("cpu", asked.milli_cpu, offered.milli_cpu),
+        memory_permille: share("memory", asked.memory, offered.memory),
+        beside: asked
+            .entries()
+            .filter(|(name, _)| beside(name))
+            .map(|(name, amount)| (name.to_owned(), amount))
+            .collect(),
+    }
 }
 
 /// What of a node and its pods a change is worth a look for; not the lease, which changes all the time.
@@ -302,6 +324,30 @@ mod tests {
         check("2026-11-16T11:13:53Z", 0);
         check("2026-11-16T11:13:54Z", 1);
         check("2026-11-16T11:13:55Z", 1);
+    }
+
+    /// What pods that run ask for is counted, devices by their own names; what has ended asks for nothing.
+    #[test]
+    fn requests_beside_cpu_and_memory_are_counted_by_name() {
+        let pod = |name: &str, phase: &str, requests: Value| {
+            let pod = json!({"metadata": {"name": name, "namespace": "n"}, "status": {"phase": phase},
+                "spec": {"nodeName": "g1", "containers": [{"name": "c", "resources": {"requests": requests}}]}});
+            serde_json::from_value::<Pod>(pod).unwrap()
+        };
+        let node = json!({"metadata": {"name": "g1"}, "status": {"allocatable":
+            {"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "8", "example.com/nic": "4"}}});
+        let pods = vec![
+            pod("a", "Running", json!({"cpu": "1", "nvidia.com/gpu": "2", "example.com/nic": "1"})),
+            pod("b", "Running", json!({"cpu": "1", "nvidia.com/gpu": "1", "ephemeral-storage": "1Ki"})),
+            pod("c", "Succeeded", json!({"nvidia.com/gpu": "4"})),
+        ];
+        let nodes = vec![serde_json::from_value::<Node>(node).unwrap()];
+        let objects = Arc::new(Objects { pods, nodes, ..Objects::default() });
+        let index = Indexed::new(ClusterView { objects, ..ClusterView::default() });
+        let used = use_of(&index, &index.view.objects.nodes[0]);
+        assert_eq!(used.cpu_permille.value(), Some(&500));
+        let beside: Vec<_> = used.beside.iter().map(|(name, amount)| (name.as_str(), *amount)).collect();
+        assert_eq!(beside, [("ephemeral-storage", 1024), ("example.com/nic", 1), ("nvidia.com/gpu", 3)]);
     }
 
     /// OPS-F10: what the planner would not have drained the node of ends a drain of the planner's.

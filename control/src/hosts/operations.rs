@@ -16,6 +16,7 @@ use thiserror::Error;
 use uuid::Uuid;
 
 use super::store::{Writes, encode};
+use crate::inventory::{HostChanges, SpecChange, keys as inventory_keys};
 use crate::registry::{Operation, OperationState, Subject, keys::operation};
 
 /// Where operations on hosts that name no project belong.
@@ -138,10 +139,35 @@ impl CancelError {
     }
 }
 
+/// Who withdraws a wish, when and why.
+#[derive(Debug, Clone, Copy)]
+pub struct Withdrawal<'w> {
+    pub by: &'w str,
+    pub at: Timestamp,
+    pub reason: Option<&'w str>,
+}
+
+impl Withdrawal<'_> {
+    /// Its line in the host's history.
+    fn told(&self, operation: &str) -> SpecChange {
+        let reason = self.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+        SpecChange {
+            at: self.at,
+            by: self.by.to_owned(),
+            verb: "cancel".to_owned(),
+            message: format!("operation {operation} is withdrawn{reason}"),
+        }
+    }
+}
+
 /// Withdraws the wish behind an operation, and leaves the rest to the lifecycle: what has not begun ends at
 /// once, a boot that is nearly done is finished, a drain is given up and its node takes pods again. A machine
 /// that was told to shut down goes through with it.
-pub async fn cancel(store: &dyn Store, operation: &Operation, _now: Timestamp) -> Result<(), CancelError> {
+pub async fn cancel(
+    store: &dyn Store,
+    operation: &Operation,
+    withdrawal: &Withdrawal<'_>,
+) -> Result<(), CancelError> {
     let id = operation.id;
     let Subject::Host { host, operation: Some(wanted), .. } = &operation.subject else {
         return Err(CancelError::NotUnderWay { id });
@@ -170,10 +196,17 @@ pub async fn cancel(store: &dyn Store, operation: &Operation, _now: Timestamp) -
     }
     let intent_key = keys::host(host, HostRecord::Intent);
     let Some(intent) = store.get(&intent_key).await? else { return Ok(()) }; // withdrawn already
+    let changes_key = inventory_keys::changes(host);
+    let told = store.get(&changes_key).await?;
+    let mut changes: HostChanges =
+        told.as_ref().and_then(|entry| serde_json::from_slice(&entry.value).ok()).unwrap_or_default();
+    changes.push(changes.digest.clone(), withdrawal.told(&op.id));
     let txn = Txn::new()
         .expect(&op_key, Expect::Modified(entry.modified))
         .expect(&intent_key, Expect::Modified(intent.modified))
-        .delete(&intent_key);
+        .expect(&changes_key, told.map_or(Expect::Absent, |entry| Expect::Modified(entry.modified)))
+        .delete(&intent_key)
+        .put(&changes_key, encode(&changes));
     match store.commit(txn).await? {
         Committed::Done { .. } => Ok(()),
         Committed::Refused { .. } => Err(CancelError::Conflict { host: host.clone() }),

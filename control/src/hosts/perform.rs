@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use muster_engine::lifecycle::{Effect, EffectKind, Outcome, Performed, Step, TroubleClass};
+use muster_engine::lifecycle::{Effect, EffectKind, Outcome, Performed, Step, TroubleClass, driver_for};
 use muster_model::{
     Duration, Known, Timestamp,
     host::{
@@ -12,7 +12,7 @@ use muster_model::{
     observe::{
         About, ActError, Acted, ClusterPort, NodeAction, Note, OFF_TAINT, OUT_OF_SERVICE_TAINT, STARTUP_TAINT,
     },
-    power::{Fault, PowerError},
+    power::{Bmc, BootOverride, Fault, Order, Power as PowerPort, PowerError},
 };
 
 use super::{
@@ -25,8 +25,9 @@ use super::{
     recount,
     turn::{Memo, Shared},
     ways::{Way, boot_of, order_of},
+    witness,
 };
-use crate::lead::Tenure;
+use crate::{audit::AuditError, lead::Tenure};
 
 /// Evictions that one turn asks for; the rest has its turn a few seconds later.
 const EVICTIONS: usize = 50;
@@ -63,10 +64,7 @@ pub(super) async fn perform(scene: &Scene<'_>, memo: &mut Memo, effects: &[Effec
         let failpoints = &scene.shared.failpoints;
         failpoints.reach("effect", point, Side::Before).await;
         match &effect.kind {
-            EffectKind::Power(call) => {
-                call_power(scene, memo, effect, *call).await;
-                deeds.called = true;
-            }
+            EffectKind::Power(call) => deeds.called |= call_power(scene, memo, effect, *call).await,
             kind => {
                 act(scene, memo, effect, kind).await;
                 deeds.acted = true;
@@ -99,15 +97,39 @@ const fn point(kind: &EffectKind) -> Option<&'static str> {
     })
 }
 
-/// One power call: the lease, the machine's present state, and only then the call.
-async fn call_power(scene: &Scene<'_>, memo: &mut Memo, effect: &Effect, call: PowerCall) {
+/// Why a power call was not settled.
+enum Stopped {
+    /// It is not in the audit log, so it was not sent. It stays announced, as after a crash right in front of it: the
+    /// next turns read the machine and ask again for what is still needed.
+    Unaudited(AuditError),
+    Power(PowerError),
+}
+
+impl From<PowerError> for Stopped {
+    fn from(error: PowerError) -> Self {
+        Self::Power(error)
+    }
+}
+
+/// One power call: the lease, the machine's present state, the audit log, and only then the call. Whether anything is
+/// known of it now that the next step can go on with.
+async fn call_power(scene: &Scene<'_>, memo: &mut Memo, effect: &Effect, call: PowerCall) -> bool {
     if !may_call(scene) {
         tracing::warn!(host = %scene.name, call = call.as_str(), "a power call is left to the next leader");
-        return;
+        return true;
     }
     let ended = match checked_call(scene, memo, effect, call).await {
         Ok(outcome) => outcome,
-        Err(error) => {
+        Err(Stopped::Unaudited(error)) => {
+            tracing::error!(
+                host = %scene.name,
+                call = call.as_str(),
+                %error,
+                "a power call is not made: it could not be written to the audit log; free space in the data directory"
+            );
+            return false;
+        }
+        Err(Stopped::Power(error)) => {
             tracing::warn!(host = %scene.name, call = call.as_str(), code = error.code(), %error, "a power call failed");
             note_trouble(scene, memo, &error, place(scene, call));
             outcome(&error)
@@ -116,6 +138,7 @@ async fn call_power(scene: &Scene<'_>, memo: &mut Memo, effect: &Effect, call: P
     if let Some((op, seq)) = effect.op.as_ref().and_then(|op| Some((op.id.clone(), op.seq?))) {
         memo.performed = Performed::Ended { op, seq, outcome: ended };
     }
+    true
 }
 
 /// Whether this process still leads under the epoch that the state was stored with, for long enough.
@@ -129,7 +152,7 @@ async fn checked_call(
     memo: &mut Memo,
     effect: &Effect,
     call: PowerCall,
-) -> Result<Outcome, PowerError> {
+) -> Result<Outcome, Stopped> {
     loop {
         if let Some(expected) = effect.expects
             && let Some(found) = not_as_expected(scene, memo, expected).await
@@ -148,43 +171,88 @@ async fn checked_call(
         tracing::info!(host = %scene.name, call = call.as_str(), why, "a power call is held back");
         return Ok(Outcome::HeldBack { why });
     }
-    if !may_call(scene) {
-        return Ok(Outcome::Unknown);
-    }
     let way = &scene.ways[place(scene, call).min(scene.ways.len().saturating_sub(1))];
-    let unusable = |why: String| PowerError {
-        host: scene.name.to_string(),
-        address: way.kind.to_string(),
-        fault: Fault::Invalid { why },
+    let order = match to_send(scene, call, way) {
+        Ok(order) => order,
+        Err(NotSent::Refused(outcome)) => return Ok(outcome),
+        Err(NotSent::Unusable(error)) => return Err(error.into()),
+    };
+    let begun = witness::begun(scene, effect, call, way.kind);
+    scene.shared.witness.record(begun.clone()).await.map_err(Stopped::Unaudited)?;
+    let result = if may_call(scene) {
+        tracing::info!(host = %scene.name, driver = %way.kind, call = call.as_str(), "power call");
+        scene.shared.counters.calls(call);
+        send(scene, &order).await
+    } else {
+        Ok(Outcome::Unknown)
+    };
+    let ended = witness::ended(scene, begun, &result);
+    if let Err(error) = scene.shared.witness.record(ended).await {
+        tracing::error!(host = %scene.name, call = call.as_str(), %error, "the outcome of a power call is not in the audit log");
+    }
+    Ok(result?)
+}
+
+/// What goes to a driver.
+struct ToSend<'s> {
+    driver: &'s Arc<dyn PowerPort>,
+    bmc: &'s Bmc,
+    what: What,
+}
+
+enum What {
+    Boot(BootOverride),
+    Order(Order),
+    RestartBmc,
+}
+
+/// Why nothing goes to a driver.
+enum NotSent {
+    Refused(Outcome),
+    Unusable(PowerError),
+}
+
+/// Everything that a call needs, found before anything is said of it.
+fn to_send<'s>(scene: &'s Scene<'_>, call: PowerCall, way: &'s Way) -> Result<ToSend<'s>, NotSent> {
+    let unusable = |why: String| {
+        let (host, address) = (scene.name.to_string(), way.kind.to_string());
+        NotSent::Unusable(PowerError { host, address, fault: Fault::Invalid { why } })
     };
     let bmc = way.bmc.as_ref().map_err(|why| unusable(why.clone()))?;
     let driver = scene.shared.drivers.get(way.kind);
     let driver = driver.ok_or_else(|| unusable(format!("no driver {} runs here", way.kind)))?;
-    let (clock, limit) = (&scene.shared.clock, scene.limits.call);
-    tracing::info!(host = %scene.name, driver = %way.kind, call = call.as_str(), "power call");
-    scene.shared.counters.calls(call);
-    match (call, order_of(call)) {
+    let what = match (call, order_of(call)) {
         (PowerCall::SetBoot { .. }, _) => {
             let pool =
                 scene.shared.book().pools.get(&scene.spec.pool).and_then(|pool| pool.boot_profile.clone());
             let name = scene.spec.boot_profile.clone().or(pool).unwrap_or_default();
-            let Some(profile) = scene.shared.around.boot_profile(&name) else {
+            let profile = scene.shared.around.boot_profile(&name).ok_or_else(|| {
                 let message = format!("boot profile {name:?} does not exist");
-                return Ok(Outcome::Refused { reason: "NoBootProfile", message });
-            };
-            limited(clock, limit, bmc, driver.set_boot(bmc, boot_of(&profile))).await?;
-            Ok(Outcome::Accepted)
+                NotSent::Refused(Outcome::Refused { reason: "NoBootProfile", message })
+            })?;
+            What::Boot(boot_of(&profile))
         }
-        (_, Some(order)) => {
-            let _ = limited(clock, limit, bmc, driver.request(bmc, order)).await?;
-            Ok(Outcome::Accepted)
-        }
+        (_, Some(order)) => What::Order(order),
         // What is left without an order is a restart of the BMC.
-        (_, None) => {
+        (_, None) => What::RestartBmc,
+    };
+    Ok(ToSend { driver, bmc, what })
+}
+
+async fn send(scene: &Scene<'_>, ToSend { driver, bmc, what }: &ToSend<'_>) -> Result<Outcome, PowerError> {
+    let (clock, limit) = (&scene.shared.clock, scene.limits.call);
+    match what {
+        What::Boot(boot) => {
+            limited(clock, limit, bmc, driver.set_boot(bmc, boot.clone())).await?;
+        }
+        What::Order(order) => {
+            let _ = limited(clock, limit, bmc, driver.request(bmc, *order)).await?;
+        }
+        What::RestartBmc => {
             let _ = limited(clock, limit, bmc, driver.restart_bmc(bmc)).await?;
-            Ok(Outcome::Accepted)
         }
     }
+    Ok(Outcome::Accepted)
 }
 
 /// Whether a call that starts a machine may leave now, by the rate of starts.
@@ -224,22 +292,7 @@ async fn pods_in_the_way(scene: &Scene<'_>) -> Option<String> {
 
 /// The driver to call: the one asked for, or the one in use instead of the first while that is remembered.
 fn place(scene: &Scene<'_>, call: PowerCall) -> usize {
-    let asked = call.driver();
-    let now = scene.shared.clock.now();
-    let Some(fallback) = scene.status.driver_fallback.as_ref().filter(|one| now < one.until) else {
-        return asked;
-    };
-    let Some(way) = scene.ways.get(fallback.index) else { return asked };
-    let abilities = way.kind.abilities();
-    let able = match call {
-        PowerCall::SetBoot { .. } => abilities.boot_once,
-        PowerCall::PowerOn { .. } => abilities.on,
-        PowerCall::GracefulOff { .. } => abilities.graceful_off,
-        PowerCall::ForceOff { .. } => abilities.force_off,
-        PowerCall::PowerCycle { .. } => abilities.cycle,
-        PowerCall::WolBurst { .. } | PowerCall::ResetBmc { .. } => false,
-    };
-    if asked < fallback.index && able { fallback.index } else { asked }
+    driver_for(call, scene.status, |index| Some(scene.ways.get(index)?.kind), scene.shared.clock.now())
 }
 
 /// Reads the machine unless that has just been done; what was found if it is not `expected`.

@@ -13,7 +13,7 @@ use futures::{
 };
 use muster_model::{
     Clock, Duration,
-    host::{FreezeMode, keys},
+    host::{BareMetalNodeSpec, FreezeMode, keys},
     observe::ClusterPort,
     store::{Change, Fence, List, Revision, Store, StoreError, WatchEvent, WatchStream},
 };
@@ -29,7 +29,8 @@ use super::{
     nodes,
     pace::{Pace, SPACING},
     turn::{Memo, Next, Shared, Trigger, turn},
-    ways::{Drivers, bmc_key},
+    ways::{Drivers, access_version, bmc_key},
+    witness::Witness,
 };
 use crate::lead::Lead;
 
@@ -58,6 +59,8 @@ pub struct Setup {
     pub lead: Arc<Lead>,
     pub drivers: Drivers,
     pub around: Arc<dyn Around>,
+    /// Where power calls are written down before they are made.
+    pub witness: Arc<dyn Witness>,
     /// Divides every time limit and pause; 1 in production.
     pub time_factor: u32,
     /// How long a fresh leadership lasts without a renewal; calls are kept within it.
@@ -83,6 +86,7 @@ impl HostLoop {
                 lead: setup.lead,
                 drivers: setup.drivers,
                 around: setup.around,
+                witness: setup.witness,
                 pace: Pace { factor: setup.time_factor },
                 lease_room: room,
                 failpoints: setup.failpoints,
@@ -140,6 +144,8 @@ struct Slot {
     news: bool,
     queued: bool,
     digest: u64,
+    /// The way to its BMC, with the version of its account, as it was last looked at.
+    access: u64,
 }
 
 type TurnFuture = BoxFuture<'static, (Arc<str>, Memo, Next)>;
@@ -164,6 +170,8 @@ struct Run {
     fence: Option<Fence>,
     /// What stopped everything when it was last looked at.
     freeze: FreezeMode,
+    /// What [`Around::credentials_changed`] said last.
+    credentials: u64,
     next_flush: Duration,
 }
 
@@ -184,6 +192,7 @@ impl Run {
             watched: HashMap::new(),
             fence: None,
             freeze: FreezeMode::None,
+            credentials: 0,
             next_flush: Duration::ZERO,
         }
     }
@@ -197,6 +206,7 @@ impl Run {
         loop {
             self.take_over().await?;
             self.note_freeze();
+            self.note_credentials();
             self.start_turns();
             self.watch_clusters();
             self.keep_books().await?;
@@ -302,6 +312,7 @@ impl Run {
             _ => Pace::offset(name, TAKE_UP),
         };
         let bmc = record.spec.as_ref().map_or_else(|| name.to_string(), |spec| bmc_key(spec, name));
+        let access = record.spec.as_ref().map_or(0, |spec| self.access(spec));
         let slot = self.slots.entry(Arc::clone(name)).or_insert_with(|| Slot {
             bmc: Arc::from(bmc.as_str()),
             memo: Some(Memo::default()),
@@ -309,6 +320,7 @@ impl Run {
             news: false,
             queued: false,
             digest: 0,
+            access,
         });
         slot.bmc = Arc::from(bmc.as_str());
         self.due_in(name, offset);
@@ -392,6 +404,33 @@ impl Run {
             let names: Vec<_> = self.shared.book().hosts.keys().cloned().collect();
             for name in &names {
                 self.wake(name);
+            }
+        }
+    }
+
+    fn access(&self, spec: &BareMetalNodeSpec) -> u64 {
+        access_version(spec, |credential| self.shared.around.credential_version(credential))
+    }
+
+    /// A credential that was rotated wakes the hosts that use it: one that was refused is tried with the new value now
+    /// and not with the next poll (BM-7.9).
+    fn note_credentials(&mut self) {
+        let changed = self.shared.around.credentials_changed();
+        let before = std::mem::replace(&mut self.credentials, changed);
+        if before == changed || self.fence.is_none() {
+            return;
+        }
+        let specs: Vec<_> = {
+            let book = self.shared.book();
+            let spec_of = |name: &Arc<str>| book.hosts.get(name).and_then(|record| record.spec.clone());
+            self.slots.keys().filter_map(|name| Some((Arc::clone(name), spec_of(name)?))).collect()
+        };
+        for (name, spec) in specs {
+            let access = self.access(&spec);
+            let Some(slot) = self.slots.get_mut(&name) else { continue };
+            // What is learned of credentials for the first time is no rotation.
+            if std::mem::replace(&mut slot.access, access) != access && before != 0 {
+                self.wake(&name);
             }
         }
     }

@@ -35,6 +35,7 @@ use super::{
     recount,
     store::{self, Stored, Writes},
     ways::{self, Drivers, Way},
+    witness::Witness,
 };
 use crate::lead::{Lead, Tenure};
 
@@ -62,6 +63,7 @@ pub(super) struct Shared {
     pub lead: Arc<Lead>,
     pub drivers: Drivers,
     pub around: Arc<dyn Around>,
+    pub witness: Arc<dyn Witness>,
     pub pace: Pace,
     /// What a full lease leaves for one call and its margin.
     pub lease_room: Duration,
@@ -279,7 +281,8 @@ impl Turn<'_> {
             Some(state) => lifecycle::step(state, &seen, now),
         };
         let waits = self.gate(&spec, from.as_ref(), &mut step, &seen, now);
-        let remarks = remarks(&step.effects, self.memo, &seen);
+        let mut remarks = remarks(&step.effects, self.memo, &seen);
+        remarks.extend(would_do(before.as_ref(), &step));
         let lead = self.lead.clone();
         let writes = Writes {
             name: self.name,
@@ -526,6 +529,16 @@ fn unverified(status: &mut BareMetalNodeStatus, looked: &Looked, generation: u64
         observed_generation: generation,
     };
     set_condition(&mut status.conditions, condition);
+}
+
+/// What the driver dry-run would have done, once for every time that it is asked.
+fn would_do(before: Option<&HostState>, step: &Step) -> Option<String> {
+    let said = |status: &BareMetalNodeStatus| {
+        let condition = find_condition(&status.conditions, ConditionType::DryRun);
+        condition.filter(|one| one.reason.starts_with("Would")).map(|one| one.message.clone())
+    };
+    let now = said(&step.state.status)?;
+    (before.and_then(|state| said(&state.status)).as_ref() != Some(&now)).then(|| format!("dry-run: {now}"))
 }
 
 /// What the history says beside the step: the circumstances of a failed boot.

@@ -89,7 +89,7 @@ pub struct SpecChange {
 }
 
 impl HostChanges {
-    pub(super) fn push(&mut self, digest: String, change: SpecChange) {
+    pub(crate) fn push(&mut self, digest: String, change: SpecChange) {
         self.digest = digest;
         self.changes.push(change);
         if self.changes.len() > MAX_HOST_CHANGES {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use muster_model::{
     Known, Quantity, Timestamp,
+    catalogue::GPU_RESOURCE,
     host::{
         BareMetalNodeSpec, BareMetalNodeStatus, BareMetalPoolStatus, HostOp, PoolHost, PoolHostConfig,
         ResourceCapacity, ScalingNode, pool_status,
@@ -114,14 +115,30 @@ fn allocated(host: &Host, spec: &BareMetalNodeSpec, now: Timestamp) -> Known<Res
     let part = |whole: Quantity, permille: i64| {
         Quantity::from_nanos(whole.nanos().saturating_mul(i128::from(permille)) / 1000, whole.format())
     };
-    Known::Value {
-        value: ResourceCapacity {
-            cpu: part(spec.resources.cpu, *cpu),
-            memory: part(spec.resources.memory, *memory),
-            ..ResourceCapacity::default()
-        },
-        at: *at,
+    let mut value = ResourceCapacity {
+        cpu: part(spec.resources.cpu, *cpu),
+        memory: part(spec.resources.memory, *memory),
+        ..ResourceCapacity::default()
+    };
+    for (name, amount) in &metrics.requested {
+        if name == "ephemeral-storage" {
+            value.storage = Quantity::from_bytes(*amount);
+            continue;
+        }
+        if is_gpu(name) {
+            value.gpu = value.gpu.saturating_add(u32::try_from(*amount).unwrap_or(0));
+        }
+        // `gpu` of a host says how many there are of the usual name; other names are its custom resources.
+        if name != GPU_RESOURCE || spec.resources.custom_resources.contains_key(name) {
+            value.custom_resources.insert(name.clone(), Quantity::from_units(*amount));
+        }
     }
+    Known::Value { value, at: *at }
+}
+
+/// Whether a resource counts whole GPUs, whoever made them: `nvidia.com/gpu`, `amd.com/gpu`.
+fn is_gpu(name: &str) -> bool {
+    name == GPU_RESOURCE || name.ends_with("/gpu")
 }
 
 fn view(seen: &[Seen], status: &PoolStatus, now: Timestamp) -> Value {
@@ -143,4 +160,62 @@ fn view(seen: &[Seen], status: &PoolStatus, now: Timestamp) -> Value {
         .collect();
     let view = pool_status(&hosts, status.desired_nodes, &before, now);
     serde_json::to_value(view).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use muster_model::host::{HostMetrics, PowerInterface};
+
+    use super::*;
+
+    fn used(requested: &[(&str, i64)], change: impl FnOnce(&mut BareMetalNodeSpec)) -> ResourceCapacity {
+        let now = Timestamp::EPOCH;
+        let known = |value| Known::Value { value, at: now };
+        let metrics = HostMetrics {
+            at: now,
+            milliwatts: known(0),
+            millicelsius: known(0),
+            cpu_permille: known(250),
+            memory_permille: known(0),
+            requested: requested.iter().map(|(name, amount)| ((*name).to_owned(), *amount)).collect(),
+            health: Known::Unknown { why: "not reported".into(), since: now },
+            watts_by: None,
+            on_millis: 0,
+            off_millis: 0,
+            used_milliwatt_hours: 0,
+            saved_milliwatt_hours: 0,
+            used_rest: 0,
+            saved_rest: 0,
+        };
+        let mut spec = BareMetalNodeSpec::new("gpu", PowerInterface::Redfish);
+        (spec.resources.cpu, spec.resources.gpu) = (Quantity::from_units(32), 8);
+        change(&mut spec);
+        let mut host = Host::new("g1");
+        host.metrics = Some(Arc::new(metrics));
+        match allocated(&host, &spec, now) {
+            Known::Value { value, .. } => value,
+            Known::Unknown { why, .. } => panic!("{why}"),
+        }
+    }
+
+    /// `activeResources` has what pods request of every resource, not of CPU and memory alone.
+    #[test]
+    fn active_resources_count_gpus_and_custom_resources() {
+        let custom = |all: &[(&str, i64)]| -> BTreeMap<String, Quantity> {
+            all.iter().map(|(name, amount)| ((*name).to_owned(), Quantity::from_units(*amount))).collect()
+        };
+        let value =
+            used(&[("nvidia.com/gpu", 3), ("example.com/nic", 1), ("ephemeral-storage", 4096)], |_| {});
+        assert_eq!((value.cpu, value.gpu), (Quantity::from_units(8), 3));
+        assert_eq!(value.storage, Quantity::from_bytes(4096));
+        assert_eq!(value.custom_resources, custom(&[("example.com/nic", 1)]));
+        // A host that names its GPUs otherwise shows them under both names, as its resources do.
+        let value = used(&[("amd.com/gpu", 2)], |spec| {
+            spec.resources.custom_resources.insert("amd.com/gpu".into(), Quantity::from_units(8));
+        });
+        assert_eq!((value.gpu, value.custom_resources), (2, custom(&[("amd.com/gpu", 2)])));
+        assert_eq!(used(&[], |_| {}).gpu, 0);
+    }
 }

@@ -247,6 +247,10 @@ fn verdict(operation: &Operation, order: &PowerOrder, host: Option<&Host>) -> Ve
         Switch::Off => status.phase == Phase::Idle && Draw::of(Admin::Normal, Some(status)) == Draw::Rests,
     };
     match (reached, order.action, order.stage) {
+        (false, _, stage) if spec.is_dry_run() => {
+            let told = format!("dry-run is its only driver: it would be switched {stage}, and nothing was");
+            Verdict::End(OperationState::Succeeded, told)
+        }
         (false, _, _) => Verdict::Wait,
         (true, ManualPower::Cycle, Switch::Off) => Verdict::Next,
         (true, _, stage) => Verdict::End(OperationState::Succeeded, format!("the host is {stage}")),
@@ -331,6 +335,20 @@ mod tests {
         check(On, Switch::On, Some(off()), end(OperationState::Superseded, "off was asked for meanwhile"));
         let broken = host(Some("on"), Some((Phase::Backoff, PublicPower::Unknown, 5)));
         check(On, Switch::On, Some(broken), end(OperationState::Failed, "it did not boot"));
+        // A driver that only says what it would do has said it.
+        let mut pretends = host(Some("on"), None);
+        let entry = |value: String| Entry {
+            key: String::new(),
+            value: value.into(),
+            created: Revision(5),
+            modified: Revision(5),
+        };
+        let spec = json!({"powerInterface": "redfish", "pool": "p", "mgmtAddress": "10.0.0.1", "powerState": "on",
+            "drivers": [{"kind": "dry-run"}]});
+        pretends.take(HostRecord::Spec, Some(&entry(spec.to_string())), Revision(5));
+        pretends.status = off().status.clone();
+        let told = "dry-run is its only driver: it would be switched on, and nothing was";
+        check(On, Switch::On, Some(pretends), succeeded(told));
         check(On, Switch::On, None, end(OperationState::Failed, "the host was deleted or set aside"));
     }
 }

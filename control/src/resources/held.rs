@@ -256,6 +256,7 @@ impl Side {
                 before: note.and_then(|note| note.before.clone()),
                 after: note.and_then(|note| note.after.clone()),
                 changed: note.map(|note| note.changed.clone()).unwrap_or_default(),
+                power: None,
             };
             if let Err(error) = audit.record(event).await {
                 tracing::error!(%error, "a change that came by a custom resource is not in the audit log");

@@ -368,6 +368,10 @@ fn holds(inputs: &Inputs, input: &HostInput, spec: &BareMetalNodeSpec, draft: &m
         let why = "it was never seen to wake by magic packet; 1 supervised self-test is needed";
         draft.hold(scope(), Stops::Removal, why, None);
     }
+    if spec.is_dry_run() {
+        let why = "dry-run is its only driver: it is read and never switched off";
+        draft.hold(scope(), Stops::Removal, why, None);
+    }
     ignored(input, status, draft);
 }
 

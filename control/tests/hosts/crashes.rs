@@ -9,7 +9,10 @@ use std::{
 };
 
 use async_trait::async_trait;
-use muster_control::hosts::failpoint::{self, Failpoints, Hook};
+use muster_control::{
+    audit::Outcome,
+    hosts::failpoint::{self, Failpoints, Hook},
+};
 use muster_model::{
     Clock as _, Duration,
     host::{
@@ -228,6 +231,7 @@ async fn is_over(world: &World, story: Story, said: bool) -> bool {
 /// That nothing was done twice, and nothing too early.
 fn judge(world: &World, story: Story, point: &str) {
     let state = world.outside.state();
+    assert_eq!(state.audit_is_complete(), Ok(()), "{story:?} {point}: {:#?}", state.audit);
     assert!(state.restarts <= 1, "{story:?} {point}: a BMC is restarted once");
     assert!(state.count("h1", PowerAction::Cycle) <= 1, "{story:?} {point}: {:?}", state.calls);
     if matches!(story, Story::Cycled | Story::Packets) {
@@ -286,4 +290,38 @@ async fn ops_r12_dying_at_any_point_the_next_process_goes_on() {
     for (point, story) in &plan {
         let _ = play(*story, Some(point)).await;
     }
+}
+
+/// What cannot be written down is not done: the host waits where it is, fails nothing, and goes on once it can.
+#[tokio::test(start_paused = true)]
+async fn ops_r12_a_power_call_that_cannot_be_audited_is_not_made() {
+    let world = World::new().await;
+    world.idle("h1").await;
+    world.pass(130).await;
+    world.outside.state().audit_is_full = true;
+    world.want("h1", Switch::On, "i-1").await;
+    world.until("h1", Phase::PowerRequested, 60).await;
+    world.pass(20).await;
+    assert_eq!(world.outside.state().calls, [], "nothing is sent");
+    assert_eq!(world.status("h1").await.failures, [], "and nobody is blamed");
+    world.outside.state().audit_is_full = false;
+    world.until("h1", Phase::Serving, 600).await;
+    assert_eq!(world.outside.state().count("h1", PowerAction::On), 1);
+
+    world.pass(1_000).await; // it serves for a while first
+    world.outside.state().audit_is_full = true;
+    world.want("h1", Switch::Off, "i-off").await;
+    world.until("h1", Phase::Stopping, 300).await;
+    world.pass(20).await;
+    assert!(world.outside.state().machines["h1"].on, "nothing is taken from the machine");
+    world.outside.state().audit_is_full = false;
+    world.until("h1", Phase::Idle, 600).await;
+    let state = world.outside.state();
+    assert_eq!(state.audit_is_complete(), Ok(()), "{:#?}", state.audit);
+    let told: Vec<_> = state.audit.iter().map(|one| (one.verb.as_str(), one.outcome)).collect();
+    let both = |verb| [(verb, Outcome::Begun), (verb, Outcome::Done)];
+    assert_eq!(told, [both("power-on"), both("graceful-off")].concat());
+    let deed = state.audit[0].power.as_ref().unwrap();
+    assert_eq!((deed.driver.as_str(), deed.decision.as_deref()), ("redfish", Some("d-1")));
+    assert_eq!(state.audit[0].request_id, format!("{}/1", deed.operation.as_deref().unwrap()));
 }

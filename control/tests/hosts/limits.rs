@@ -1,7 +1,8 @@
 //! Limits across hosts, the cost of quiet hosts, and operations as a resource.
 
 use muster_control::{
-    hosts::{cancel, operation_id},
+    hosts::{Withdrawal, cancel, operation_id},
+    inventory::{HostChanges, keys::changes},
     registry::{Operation, OperationState},
 };
 use muster_model::{
@@ -124,12 +125,18 @@ async fn operations_are_listed_ended_and_cancelled() {
         ("power-on", OperationState::Running, Some("h1"))
     );
     // Withdrawn in the middle of the boot: the machine goes off again, and the operation says so.
-    cancel(&*world.store, &shown, world.outside.clock.now()).await.unwrap();
+    let at = world.outside.clock.now();
+    let withdrawal = Withdrawal { by: "ann", at, reason: Some("the job was called off") };
+    cancel(&*world.store, &shown, &withdrawal).await.unwrap();
+    let told: HostChanges = world.read(&changes("h1")).await.unwrap();
+    let said = told.changes.last().map(|one| (one.by.as_str(), one.verb.as_str(), one.message.clone()));
+    let words = format!("operation {} is withdrawn: the job was called off", op.id);
+    assert_eq!(said, Some(("ann", "cancel", words)));
     world.until("h1", Phase::Idle, 700).await;
     let ended: Operation = world.read(&key).await.unwrap();
     assert!(ended.done && ended.finished_at.is_some(), "{ended:?}");
     assert!(!world.outside.state().machines["h1"].on);
-    let error = cancel(&*world.store, &ended, world.outside.clock.now()).await.unwrap_err();
+    let error = cancel(&*world.store, &ended, &withdrawal).await.unwrap_err();
     assert_eq!(error.code(), "NOT_FOUND");
     // Woken again and let go: it succeeds.
     world.pass(900).await;

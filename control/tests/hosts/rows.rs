@@ -1,7 +1,8 @@
 //! Acceptance rows of the lifecycle, with the production loop.
 
 use muster_model::{
-    host::{BlockCause, ConditionType, DriverKind, DriverSpec, Phase, Switch, is_true},
+    Clock as _,
+    host::{BlockCause, ConditionType, DriverKind, DriverSpec, Phase, Switch, find_condition, is_true},
     power::{Pin, PowerAction, Warning},
 };
 
@@ -128,9 +129,11 @@ async fn bm_7_9_a_refused_account_stops_all_calls_until_its_next_version() {
     assert_eq!(world.outside.state().reads, reads, "nothing calls it any more");
     let status = world.status("h1").await;
     assert_eq!(status.bmc_blocked.as_ref().map(|one| one.cause.as_str()), Some("CredentialsRefused"));
+    // The rotation itself wakes the hosts that use it; nobody touches their records.
     world.outside.state().credential_version = 2;
-    world.respec("h1", |_| {}).await; // a rotation touches the hosts that use it
-    world.until("h1", Phase::Idle, 120).await;
+    world.pass(5).await;
+    assert!(world.outside.state().reads > reads, "asked again long before the next poll");
+    world.until("h1", Phase::Idle, 60).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -223,6 +226,70 @@ async fn bm_7_10_power_on_without_effect_goes_up_the_ladder() {
     assert_eq!(ways, [("redfish".to_owned(), 0), ("redfish".to_owned(), 1), ("ipmi".to_owned(), 0)]);
     drop(state);
     assert_eq!(world.intent("h1").await, None);
+}
+
+/// Magic packets go to the MAC address that somebody set, whatever the machine says of its ports.
+#[tokio::test(start_paused = true)]
+async fn cba_an_explicit_mac_wins_over_what_the_machine_reports() {
+    let world = World::new().await;
+    let set: muster_model::host::MacAddress = "02:00:00:00:00:01".parse().unwrap();
+    world
+        .register("h1", |spec| {
+            let mut wol = DriverSpec::new(DriverKind::Wol);
+            wol.settings.insert("broadcast".into(), "10.0.0.255".into());
+            // Its BMC reads and reports another MAC, and cannot switch it on.
+            (spec.drivers, spec.mac_address) = (vec![wol, DriverSpec::new(DriverKind::Redfish)], Some(set));
+        })
+        .await;
+    world.until("h1", Phase::Idle, 120).await;
+    let serial = world.status("h1").await.identity.and_then(|identity| identity.serial);
+    assert!(serial.is_some(), "the machine was asked who it is");
+    world.pass(130).await;
+    world.want("h1", Switch::On, "i-1").await;
+    world.until("h1", Phase::Serving, 300).await;
+    let packets = world.outside.state().packets.clone();
+    assert!(!packets.is_empty() && packets.iter().all(|mac| mac.0 == set.bytes()), "{packets:?}");
+}
+
+/// A host that is only read: what would be done to it is written down, and neither it nor its node is touched.
+#[tokio::test(start_paused = true)]
+async fn bm_7_30_a_host_of_the_driver_dry_run_says_what_it_would_do() {
+    let world = World::new().await;
+    let only_read = |spec: &mut muster_model::host::BareMetalNodeSpec| {
+        spec.drivers = vec![DriverSpec::new(DriverKind::DryRun)];
+    };
+    world.register("h1", only_read).await;
+    world.until("h1", Phase::Idle, 120).await;
+    world.pass(130).await;
+    world.want("h1", Switch::On, "i-1").await;
+    world.pass(2_000).await;
+    let status = world.status("h1").await;
+    assert_eq!((status.phase, status.failures.len(), status.starts.len()), (Phase::Idle, 0, 0));
+    let told = find_condition(&status.conditions, ConditionType::DryRun).unwrap();
+    assert_eq!(told.reason, "WouldPowerOn");
+    assert!(told.message.contains("would power on: decision d-1"), "{}", told.message);
+    assert_eq!(world.intent("h1").await, None, "the pool looks elsewhere");
+    let events = world.events("h1").await.events;
+    let lines = events.iter().filter(|event| event.message.starts_with("dry-run: would power on"));
+    assert_eq!(lines.count(), 1, "{events:#?}");
+    // Somebody switches it on, and it serves. It is not stood down.
+    let now = world.outside.clock.now();
+    let mut state = world.outside.state();
+    let machine = state.machines.get_mut("h1").unwrap();
+    (machine.on, machine.turned_at) = (true, now);
+    drop(state);
+    world.until("h1", Phase::Serving, 300).await;
+    world.pod("web-1", "h1", 10);
+    world.pass(1_000).await;
+    world.want("h1", Switch::Off, "i-off").await;
+    world.pass(2_000).await;
+    let status = world.status("h1").await;
+    assert_eq!(status.phase, Phase::Serving);
+    let told = find_condition(&status.conditions, ConditionType::DryRun).unwrap();
+    assert_eq!(told.reason, "WouldStandDown");
+    assert!(told.message.contains("0 pods are evicted: decision d-1"), "{}", told.message);
+    let state = world.outside.state();
+    assert_eq!((state.calls.len(), state.evictions, state.cordon("h1")), (0, 0, (false, None)));
 }
 
 #[tokio::test(start_paused = true)]

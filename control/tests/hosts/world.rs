@@ -7,7 +7,8 @@ use std::{
 
 use async_trait::async_trait;
 use muster_control::{
-    hosts::{Around, Drivers, Home, HostLoop, Setup, failpoint::Failpoints},
+    audit::{AuditError, Event, Outcome},
+    hosts::{Around, Drivers, Home, HostLoop, Setup, Witness, failpoint::Failpoints},
     lead::Lead,
 };
 use muster_engine::lifecycle::{AgentView, Goodbye, Hello};
@@ -22,7 +23,7 @@ use muster_model::{
     observe::{ActError, Acted, CORDON_MARK, ClusterPort, ClusterView, NodeAction, NotSynced, STARTUP_TAINT},
     power::{
         Abilities, Accepted, Bmc, BootOverride, BootProgress, DriverKind, Endpoint, Fault, Health, Identity,
-        Order, Pin, Power, PowerAction, PowerError, PowerState, Reading, Trust, Warning,
+        Mac, Order, Pin, Power, PowerAction, PowerError, PowerState, Reading, Trust, Warning,
     },
     rack::Rack,
     store::{Committed, Fence, List, Revision, Store, Txn},
@@ -158,6 +159,8 @@ pub(crate) struct State {
     /// Everything that reached a machine: when, host, driver and action.
     pub(crate) calls: Vec<(Timestamp, String, DriverKind, Order)>,
     pub(crate) reads: u32,
+    /// Where magic packets went.
+    pub(crate) packets: Vec<Mac>,
     /// Restarts of BMCs.
     pub(crate) restarts: u32,
     /// Calls to each BMC that are under way, and the most that ever were.
@@ -166,6 +169,9 @@ pub(crate) struct State {
     pub(crate) api_down: bool,
     pub(crate) racks: BTreeMap<String, Rack>,
     pub(crate) credential_version: u64,
+    /// The audit log, and whether nothing can be written to it.
+    pub(crate) audit: Vec<Event>,
+    pub(crate) audit_is_full: bool,
     pub(crate) pool_max: Option<u32>,
     goodbyes: BTreeMap<String, Goodbye>,
 }
@@ -211,6 +217,35 @@ impl State {
 
     pub(crate) fn cordon(&self, host: &str) -> (bool, Option<String>) {
         self.nodes.get(host).map_or((false, None), |node| (node.unschedulable, node.cordon.clone()))
+    }
+
+    /// OPS-R12: every power call that reached a machine was in the audit log before it, with its host and its cause.
+    pub(crate) fn audit_is_complete(&self) -> Result<(), String> {
+        let mut begun: Vec<&Event> = self.audit.iter().filter(|one| one.outcome == Outcome::Begun).collect();
+        for (at, host, driver, order) in &self.calls {
+            let tells = |one: &&Event| {
+                let deed = one.power.as_ref();
+                let says_why = deed.is_some_and(|deed| {
+                    deed.driver == driver.to_string() && !deed.cause.is_empty() && deed.epoch > 0
+                });
+                let verbs: &[&str] = match order.action {
+                    PowerAction::On => &["power-on", "wol-burst"],
+                    PowerAction::GracefulOff => &["graceful-off"],
+                    PowerAction::ForceOff => &["force-off"],
+                    PowerAction::Cycle | PowerAction::Reset => &["power-cycle"],
+                };
+                one.name == *host && verbs.contains(&one.verb.as_str()) && one.at <= *at && says_why
+            };
+            let Some(place) = begun.iter().position(tells) else {
+                return Err(format!("{} of {host} at {at} is not in the audit log", order.action));
+            };
+            begun.remove(place);
+        }
+        let restarts = begun.iter().filter(|one| one.verb == "reset-bmc").count();
+        if restarts < self.restarts as usize {
+            return Err(format!("{} restarts of a BMC and {restarts} lines", self.restarts));
+        }
+        Ok(())
     }
 
     pub(crate) fn node_is_gone(&self, host: &str) -> bool {
@@ -318,6 +353,9 @@ impl Power for TestDriver {
         let (now, name) = (self.outside.clock.now(), self.name());
         let mut state = self.outside.state();
         state.calls.push((now, bmc.host.clone(), self.kind, order));
+        if let Endpoint::Wol { mac, .. } = &bmc.endpoint {
+            state.packets.push(*mac);
+        }
         let machine = state.machines.get_mut(&bmc.host).unwrap();
         match order.action {
             PowerAction::On if !machine.ignores_on.contains(name) => machine.switch(true, now),
@@ -354,7 +392,8 @@ impl Power for TestDriver {
     async fn identify(&self, bmc: &Bmc) -> Result<Identity, PowerError> {
         self.travel(bmc).await?;
         let state = self.outside.state();
-        Ok(Identity { serial: Some(state.machines[&bmc.host].serial.clone()), ..Identity::default() })
+        let macs = vec![Mac([2, 0, 0, 0, 0, 0xee])]; // of another port than the one that wakes
+        Ok(Identity { serial: Some(state.machines[&bmc.host].serial.clone()), macs, ..Identity::default() })
     }
 }
 
@@ -499,6 +538,10 @@ impl Around for TestAround {
         self.outside.state().credential_version
     }
 
+    fn credentials_changed(&self) -> u64 {
+        self.outside.state().credential_version
+    }
+
     fn agent(&self, host: &str) -> AgentView {
         let now = self.outside.clock.now();
         let state = self.outside.state();
@@ -511,6 +554,22 @@ impl Around for TestAround {
     fn presence(&self, host: &str, now: Timestamp) -> Known<Presence> {
         let up = self.outside.state().machines[host].is_up(now);
         Known::Value { value: if up { Presence::Answers } else { Presence::Silent }, at: now }
+    }
+}
+
+/// An audit log in memory.
+#[derive(Debug)]
+struct TestWitness(Arc<Outside>);
+
+#[async_trait]
+impl Witness for TestWitness {
+    async fn record(&self, event: Event) -> Result<(), AuditError> {
+        let mut state = self.0.state();
+        if state.audit_is_full {
+            return Err(AuditError::Write);
+        }
+        state.audit.push(event);
+        Ok(())
     }
 }
 
@@ -549,7 +608,8 @@ impl World {
         lead.set(Some((fence.clone(), Duration::from_hours(10_000))));
         let driver =
             |kind| -> Arc<dyn Power> { Arc::new(TestDriver { kind, outside: Arc::clone(&outside) }) };
-        let kinds = [DriverKind::Redfish, DriverKind::Ipmi, DriverKind::Wol, DriverKind::Agent];
+        let kinds =
+            [DriverKind::Redfish, DriverKind::Ipmi, DriverKind::Wol, DriverKind::Agent, DriverKind::DryRun];
         let cluster: Arc<dyn ClusterPort> = Arc::new(TestCluster(Arc::clone(&outside)));
         let host_loop = Arc::new(HostLoop::new(Setup {
             store: Arc::clone(&store),
@@ -557,6 +617,7 @@ impl World {
             lead: Arc::clone(&lead),
             drivers: Drivers::new(kinds.map(driver)),
             around: Arc::new(TestAround { outside: Arc::clone(&outside), cluster }),
+            witness: Arc::new(TestWitness(Arc::clone(&outside))),
             time_factor: 1,
             renew_deadline: Duration::from_secs(40),
             renew_every: Duration::from_secs(2),

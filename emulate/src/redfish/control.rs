@@ -12,46 +12,25 @@ use axum::{
     routing::{get, post, put},
 };
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
 
 use super::{Faults, RedfishBmc};
+use crate::control::Control;
 
 type Fleet = Arc<BTreeMap<String, Arc<RedfishBmc>>>;
 
-/// A running control interface; it stops when dropped.
-#[derive(Debug)]
-pub struct Control {
-    pub address: SocketAddr,
-    _task: JoinSet<()>,
-}
-
-impl Control {
-    pub(super) async fn start(
-        address: SocketAddr,
-        bmcs: BTreeMap<String, Arc<RedfishBmc>>,
-    ) -> io::Result<Self> {
-        if !address.ip().is_loopback() {
-            let why = format!("{address} is not on loopback; an emulator listens nowhere else");
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-        }
-        let listener = tokio::net::TcpListener::bind(address).await?;
-        let address = listener.local_addr()?;
-        let router = Router::new()
-            .route("/bmcs", get(list))
-            .route("/faults", put(set_all_faults))
-            .route("/bmcs/{name}", get(show))
-            .route("/bmcs/{name}/faults", put(set_faults))
-            .route("/bmcs/{name}/button", post(press))
-            .route("/bmcs/{name}/certificate", post(change_certificate))
-            .with_state(Arc::new(bmcs));
-        let mut task = JoinSet::new();
-        task.spawn(async move {
-            if let Err(error) = axum::serve(listener, router).await {
-                tracing::error!(%error, "the control interface stopped");
-            }
-        });
-        Ok(Self { address, _task: task })
-    }
+pub(super) async fn start(
+    address: SocketAddr,
+    bmcs: BTreeMap<String, Arc<RedfishBmc>>,
+) -> io::Result<Control> {
+    let router = Router::new()
+        .route("/bmcs", get(list))
+        .route("/faults", put(set_all_faults))
+        .route("/bmcs/{name}", get(show))
+        .route("/bmcs/{name}/faults", put(set_faults))
+        .route("/bmcs/{name}/button", post(press))
+        .route("/bmcs/{name}/certificate", post(change_certificate))
+        .with_state(Arc::new(bmcs));
+    Control::serve(address, router).await
 }
 
 fn described(bmc: &RedfishBmc) -> Value {

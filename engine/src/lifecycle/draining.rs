@@ -186,7 +186,10 @@ pub(super) fn stopping(mut turn: Turn<'_>) -> Step {
     if let Some(why) = turn.held_back.take() {
         // Only a node that was drained, and only while nothing has left: a machine that was asked to go may go at any time.
         let returns = turn.op.as_ref().is_some_and(|op| {
-            op.drain_deadline.is_some() && op.failed.is_none() && op.asked_off_at.is_none() && op.force_offs == 0
+            op.drain_deadline.is_some()
+                && op.failed.is_none()
+                && op.asked_off_at.is_none()
+                && op.force_offs == 0
         });
         if returns {
             return back_to_work(turn, "NewPods", &format!("0 power calls were made: {why}"));

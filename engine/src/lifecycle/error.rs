@@ -85,6 +85,9 @@ pub(super) fn quarantined(mut turn: Turn<'_>, acknowledged: Option<String>) -> S
         return release(turn, "1 more try to enrol it");
     }
     turn.ask_probe();
+    if turn.pretends() {
+        return turn.stay("0 self-tests: dry-run is its only driver; acknowledge it when it is mended");
+    }
     let Some(call) = turn.ladder().first().copied() else {
         return turn.stay("0 of its drivers can switch it on for a self-test");
     };

@@ -218,6 +218,9 @@ impl Turn<'_> {
         if self.settings().drivers.is_empty() {
             self.no_calls = Some("it has 0 power drivers".into());
         }
+        if self.pretends() {
+            self.no_calls = Some("0 calls go through dry-run, its only driver".into());
+        }
         let up = self.is_up();
         let Some(op) = self.op.as_mut() else { return };
         if let Leadership::Leader { epoch, .. } = self.seen.leadership {
@@ -268,6 +271,7 @@ impl Turn<'_> {
         }
         self.status.last_power_action = call.before.map(|last| last.action);
         self.status.power_action_time = call.before.map(|last| last.at);
+        self.status.power_action_driver = None;
         // The boot that goes on need not differ from itself.
         self.status.boot_id_at_off = None;
         self.held_back = Some(why.to_owned());

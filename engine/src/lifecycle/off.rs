@@ -48,6 +48,9 @@ pub(super) fn idle(mut turn: Turn<'_>) -> Step {
             if turn.is_node_ready() {
                 return adopt(turn);
             }
+            if turn.pretends() {
+                return would_wake(turn, &cause, &reason);
+            }
             match turn.wake_refused(&cause) {
                 Some((why, again)) => {
                     if let Some(again) = again {
@@ -124,6 +127,19 @@ fn adopt(mut turn: Turn<'_>) -> Step {
     turn.status.cordoned_by = Some(id);
     turn.ask(EffectKind::Cordon);
     turn.go(Rule::Drift(7), Phase::Degraded, None, "1 more than its pool's maximum; kept cordoned")
+}
+
+/// Its drivers switch nothing: what would be done is written down, and the pool is told to look elsewhere.
+fn would_wake(mut turn: Turn<'_>, cause: &Cause, reason: &str) -> Step {
+    let text = format!("would power on: {reason}");
+    turn.condition(ConditionType::DryRun, Some(true), "WouldPowerOn", &text);
+    if let Cause::Intent { intent, .. } = cause {
+        turn.status.spent_intent = Some(intent.clone());
+        turn.ask(EffectKind::ReleaseReservation);
+        // As long as after a real start, so that another host has its turn.
+        turn.status.retry_at = Some(turn.now.saturating_add(turn.settings().limits.cycle_interval));
+    }
+    turn.stay(format!("dry-run is its only driver, so 0 calls are made; {text}"))
 }
 
 fn reserve(mut turn: Turn<'_>, cause: Cause, reason: &str) -> Step {

@@ -194,7 +194,7 @@ pub(super) fn unexpected_off(mut turn: Turn<'_>) -> Step {
     let wanted_off = matches!(turn.want(), Want::Off(_, _));
     let policy = turn.settings().policy.on_unexpected_off;
     let cause = Cause::Drift;
-    let refused = turn.wake_refused(&cause).is_some();
+    let refused = turn.pretends() || turn.wake_refused(&cause).is_some();
     let hold = turn.settings().limits.hold_after_off;
     turn.status.boot_id_at_off =
         turn.node().flatten().and_then(|node| node.boot_id.clone()).or(turn.status.boot_id_at_off.take());
@@ -288,6 +288,14 @@ fn stand_down_refused(turn: &mut Turn<'_>, cause: &Cause, disagrees: bool) -> Op
 }
 
 fn stand_down(mut turn: Turn<'_>, cause: Cause, reason: &str, disagrees: bool) -> Step {
+    if turn.pretends() {
+        // Whoever takes pods from a machine that stays on does harm for nothing.
+        let hint =
+            if cause == Cause::Deletion { "; delete it with --force to forget its record" } else { "" };
+        let text = format!("would be stood down, and 0 pods are evicted{hint}: {reason}");
+        turn.condition(ConditionType::DryRun, Some(true), "WouldStandDown", &text);
+        return turn.stay(format!("not stood down, as dry-run is its only driver; {text}"));
+    }
     if let Some(why) = stand_down_refused(&mut turn, &cause, disagrees) {
         return turn.stay(format!("not stood down: {why}"));
     }

@@ -26,6 +26,12 @@ impl Turn<'_> {
         self.now.since(at) <= self.settings().limits.stale
     }
 
+    /// Whether its drivers only say what they would do.
+    pub(super) fn pretends(&self) -> bool {
+        let drivers = &self.settings().drivers;
+        !drivers.is_empty() && drivers.iter().all(|driver| driver.kind == DriverKind::DryRun)
+    }
+
     /// Whether any driver can read the power state.
     pub(super) fn is_readable(&self) -> bool {
         self.settings().drivers.iter().any(|driver| driver.abilities.read_power)

@@ -1,6 +1,12 @@
 //! What holds for one host: its own spec over its pool's configuration over the global one.
 
-use muster_model::host::{Abilities, BareMetalNodeSpec, GlobalConfig, Limits, Permission, PoolHostConfig};
+use muster_model::{
+    Timestamp,
+    host::{
+        Abilities, BareMetalNodeSpec, BareMetalNodeStatus, DriverKind, GlobalConfig, Limits, Permission,
+        PoolHostConfig, PowerCall,
+    },
+};
 
 use super::{BootNeed, DriverView, Settings};
 
@@ -11,6 +17,31 @@ pub struct Surroundings {
     pub credential_version: u64,
     /// Divides every limit; 1 in production.
     pub time_factor: u32,
+}
+
+/// The driver that a call goes to, by its place in the list: the one asked for, or the one in use instead of the first
+/// while that is remembered.
+pub fn driver_for(
+    call: PowerCall,
+    status: &BareMetalNodeStatus,
+    kind_at: impl Fn(usize) -> Option<DriverKind>,
+    now: Timestamp,
+) -> usize {
+    let asked = call.driver();
+    let Some(fallback) = status.driver_fallback.as_ref().filter(|one| now < one.until) else {
+        return asked;
+    };
+    let Some(kind) = kind_at(fallback.index) else { return asked };
+    let abilities = kind.abilities();
+    let able = match call {
+        PowerCall::SetBoot { .. } => abilities.boot_once,
+        PowerCall::PowerOn { .. } => abilities.on,
+        PowerCall::GracefulOff { .. } => abilities.graceful_off,
+        PowerCall::ForceOff { .. } => abilities.force_off,
+        PowerCall::PowerCycle { .. } => abilities.cycle,
+        PowerCall::WolBurst { .. } | PowerCall::ResetBmc { .. } => false,
+    };
+    if asked < fallback.index && able { fallback.index } else { asked }
 }
 
 /// Puts the settings together. `probed` is what a probe found out about the drivers, in their order; a

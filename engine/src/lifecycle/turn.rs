@@ -9,7 +9,8 @@ use muster_model::{
 };
 
 use super::{
-    Effect, EffectKind, Evidence, HostState, Leadership, OpRef, Rule, Settings, Step, backoff, table,
+    Effect, EffectKind, Evidence, HostState, Leadership, OpRef, Rule, Settings, Step, backoff, driver_for,
+    table,
 };
 
 /// Failures that are kept for display. Quarantine comes long before.
@@ -124,6 +125,9 @@ impl<'a> Turn<'a> {
         if let Some(action) = action {
             self.status.last_power_action = Some(action);
             self.status.power_action_time = Some(self.now);
+            let drivers = &self.seen.settings.drivers;
+            let place = driver_for(call, &self.status, |index| Some(drivers.get(index)?.kind), self.now);
+            self.status.power_action_driver = drivers.get(place).map(|driver| driver.kind);
         }
         self.push_call(call, expects);
     }
@@ -341,6 +345,19 @@ impl<'a> Turn<'a> {
         self.condition(ConditionType::OffNotProved, Some(told), reason, text);
     }
 
+    /// Says that it is never switched, for as long as that is so. What would have been done stays to be read.
+    fn tell_pretence(&mut self) {
+        let told = muster_model::host::is_true(&self.status.conditions, ConditionType::DryRun);
+        match (self.pretends(), told) {
+            (true, false) => {
+                let text = "it is read and never switched: dry-run is its only driver";
+                self.condition(ConditionType::DryRun, Some(true), "ReadOnly", text);
+            }
+            (false, true) => self.condition(ConditionType::DryRun, Some(false), "Switches", ""),
+            (true, true) | (false, false) => {}
+        }
+    }
+
     fn end(mut self, rule: Rule, reason: String) -> Step {
         let reason = with_number(reason, self.elapsed());
         if let Some(deadline) = self.status.deadline {
@@ -364,6 +381,7 @@ impl<'a> Turn<'a> {
             self.status.power_state = muster_model::host::PublicPower::Unknown;
         }
         self.tell_draw();
+        self.tell_pretence();
         Step {
             from: self.from,
             state: HostState { name: self.name.to_owned(), status: self.status, op: self.op },

@@ -164,6 +164,7 @@ pub(super) fn host_status() -> Field {
         ("powerState", text("on, off or unknown.")),
         ("lastPowerAction", text("What was last asked of its power.")),
         ("powerActionTime", time("When.")),
+        ("powerActionDriver", text("By which driver.")),
         ("kubernetesNode", text("Its node in Kubernetes.")),
         ("node", text("The same for people: - when it has none.")),
         ("nodeReady", yes_no("Whether that node is ready.")),

@@ -43,6 +43,8 @@ pub enum ConditionType {
     Surplus,
     /// It was asked to go on or was seen on, and nobody knows that it is off: its watts stay taken.
     OffNotProved,
+    /// Its drivers only say what they would do: it is read and never switched.
+    DryRun,
 }
 
 impl ConditionType {
@@ -67,6 +69,7 @@ impl ConditionType {
             Self::Deleting => "Deleting",
             Self::Surplus => "Surplus",
             Self::OffNotProved => "OffNotProved",
+            Self::DryRun => "DryRun",
         }
     }
 }

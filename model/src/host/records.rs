@@ -1,5 +1,7 @@
 //! `/baremetal/nodes/{host}/metrics` and `/events`: one overwritten record, and a ring with an end.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{Known, Timestamp};
@@ -21,6 +23,10 @@ pub struct HostMetrics {
     /// Requested share of the allocatable CPU, in thousandths.
     pub cpu_permille: Known<i64>,
     pub memory_permille: Known<i64>,
+    /// What its pods request beside CPU and memory, by the names that Kubernetes knows: devices in numbers,
+    /// `ephemeral-storage` in bytes. As old as `cpuPermille`; what nobody requests is left out.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub requested: BTreeMap<String, i64>,
     /// What the BMC says about the machine's health: `OK`, `Warning`, `Critical`.
     pub health: Known<String>,
     /// Where `milliwatts` comes from; absent when nobody knows.

@@ -180,6 +180,11 @@ impl BareMetalNodeSpec {
         }
     }
 
+    /// Whether it is only read: every driver of it says what it would do, and does nothing.
+    pub fn is_dry_run(&self) -> bool {
+        !self.drivers.is_empty() && self.drivers.iter().all(|driver| driver.kind == DriverKind::DryRun)
+    }
+
     /// The credential that a driver of this host uses, as [`crate::power::Credentials`] wants it: with the
     /// host's project, so that nobody borrows the account of another project by its name.
     pub fn credential(&self, driver: Option<&DriverSpec>) -> Option<String> {

@@ -24,6 +24,9 @@ pub struct BareMetalNodeStatus {
     pub last_power_action: Option<PowerAction>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_action_time: Option<Timestamp>,
+    /// The driver that it was asked of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power_action_driver: Option<DriverKind>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes_node: Option<String>,
     #[serde(default)]
@@ -131,6 +134,7 @@ impl BareMetalNodeStatus {
             power_state: PublicPower::Unknown,
             last_power_action: None,
             power_action_time: None,
+            power_action_driver: None,
             kubernetes_node: None,
             node_ready: false,
             bmc_reachable: false,

@@ -99,7 +99,8 @@ pub fn compare(
     }
     for (id, name) in known.iter().filter(|(id, _)| !listed.contains_key(*id)) {
         let mut spec = inventory[*name].clone();
-        if spec.hold.is_some() {
+        // A hold that has lapsed holds nothing.
+        if spec.hold.as_ref().is_some_and(|hold| hold.is_active(now)) {
             difference.unchanged.push((*name).to_owned());
             continue;
         }
@@ -249,6 +250,18 @@ mod tests {
         let pin = |export: NamedHost| compare(&inventory, &[export], now).unwrap().change[0].spec.pin;
         assert_eq!(pin(listed("10.0.0.2", None)), None, "nobody has approved the key behind the new address");
         assert_eq!(pin(listed("10.0.0.1", other)), other, "a file approves, too");
+    }
+
+    #[test]
+    fn a_lapsed_hold_does_not_stand_for_the_hold_of_a_host_that_vanished() {
+        let (until, mut gone) = (Timestamp::from_millis(100), host("gone", "2", "p"));
+        gone.spec.hold = Some(Hold { by: "kim".into(), reason: "new disks".into(), until: Some(until) });
+        let inventory = BTreeMap::from([("gone".to_owned(), gone.spec)]);
+        let during = compare(&inventory, &[], Timestamp::from_millis(99)).unwrap();
+        assert_eq!((during.hold.len(), during.unchanged), (0, vec!["gone".to_owned()]), "somebody holds it");
+        let after = compare(&inventory, &[], until).unwrap();
+        let hold = after.hold[0].spec.hold.as_ref().unwrap();
+        assert_eq!((hold.by.as_str(), hold.until), (SYNC, None));
     }
 
     #[test]

@@ -79,10 +79,10 @@ struct List {
     /// Only objects of this project
     #[arg(long, value_name = "PROJECT")]
     of_project: Option<String>,
-    /// Only this verb: create, replace, patch, scale, delete, report, forget, freeze, export
+    /// Only this verb: create, replace, patch, scale, delete, report, forget, freeze, export, power-on, graceful-off…
     #[arg(long)]
     verb: Option<String>,
-    /// Only what came to this: done, denied, refused or failed
+    /// Only what came to this: done, denied, refused, failed, or begun, in front of a power call
     #[arg(long)]
     outcome: Option<String>,
     /// Only lines at or after this time (RFC 3339)
@@ -145,7 +145,7 @@ fn from_files(directory: &Path, list: &List) -> Outcome<Vec<Value>> {
         None => None,
         Some(word) => Some(Choice::from_word(word).ok_or_else(|| {
             Failure::usage("--outcome", format!("{word:?} is none"))
-                .next("use done, denied, refused or failed")
+                .next("use done, denied, refused, failed or begun")
         })?),
     };
     let mut query = Query {
@@ -227,7 +227,7 @@ fn show(tools: &Tools, found: &[Value], format: &Format) -> Outcome {
             let wide = *format == Format::Wide;
             let mut headers = vec!["SEQ", "AGE", "ACTOR", "VERB", "OBJECT", "NAME", "OUTCOME", "STATUS"];
             if wide {
-                headers.extend(["PROJECT", "REVISION", "SOURCE", "PROOF", "CHANGED", "REQUEST"]);
+                headers.extend(["PROJECT", "REVISION", "SOURCE", "PROOF", "CHANGED", "REQUEST", "CAUSE"]);
             }
             let mut table = Table::new(headers);
             for line in found {
@@ -245,7 +245,7 @@ fn show(tools: &Tools, found: &[Value], format: &Format) -> Outcome {
 fn row(line: &Value, now: Timestamp, wide: bool) -> Vec<Cell> {
     let text = |path: &str| -> Cell { dash(text_at(line, path)).into() };
     let outcome = text_at(line, "outcome");
-    let tone = if outcome == "done" { Tone::Plain } else { Tone::Bad };
+    let tone = if matches!(outcome.as_str(), "done" | "begun") { Tone::Plain } else { Tone::Bad };
     let mut row = vec![
         text("seq"),
         age::since(line.get("at"), now).into(),
@@ -260,7 +260,7 @@ fn row(line: &Value, now: Timestamp, wide: bool) -> Vec<Cell> {
         let changed: Vec<&str> =
             line["changed"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         row.extend([text("project"), text("revision"), text("source"), text("mode")]);
-        row.extend([Cell::from(dash(changed.join(","))), text("request_id")]);
+        row.extend([Cell::from(dash(changed.join(","))), text("request_id"), text("power.cause")]);
     }
     row
 }

@@ -86,13 +86,21 @@ async fn related(session: &Session, kind: &'static Kind, object: &Value) -> Outc
         Scope::Name if kind.singular == "host" => {
             let request = Request::get(format!("{}/events", kind.path(&id)), format!("host {id}"))
                 .query("limit", LAST_EVENTS);
-            Ok(json!({ "events": session.client.call(request).await?.body["events"] }))
+            let events = session.client.call(request).await?.body["events"].clone();
+            let request = Request::get(format!("{}/boot", kind.path(&id)), format!("host {id}"));
+            // Most hosts have never told how far their boot has come.
+            let boot = match session.client.call(request).await {
+                Ok(answer) => answer.body,
+                Err(failure) if matches!(failure.exit, Exit::Denied | Exit::NotFound) => Value::Null,
+                Err(failure) => return Err(failure),
+            };
+            Ok(json!({ "events": events, "boot": boot }))
         }
         Scope::Id | Scope::OnPool | Scope::Name => Ok(Value::Null),
     }
 }
 
-fn render(sections: &[Section], colour: bool) -> String {
+pub(super) fn render(sections: &[Section], colour: bool) -> String {
     let mut out = String::new();
     for section in sections {
         match section {

@@ -5,6 +5,7 @@
 
 mod apply;
 mod audit;
+mod cancel;
 mod client;
 mod compare;
 mod complete;
@@ -113,6 +114,8 @@ pub(crate) enum Command {
     Approve(Box<hosts::Approve>),
     /// Switch servers by hand
     Power(Box<hosts::Power>),
+    /// Withdraw the wish behind an operation on a server
+    Cancel(Box<cancel::Cancel>),
     /// Show what happened to a server
     History(Box<hosts::History>),
     /// Give a credential a new value
@@ -205,6 +208,7 @@ async fn dispatch(command: Command, tools: &Tools) -> Outcome {
         Command::Acknowledge(args) => hosts::acknowledge(&open(&args.which.connection)?, *args).await,
         Command::Approve(args) => hosts::approve(&open(&args.which.connection)?, *args).await,
         Command::Power(args) => hosts::power(&open(&args.which.connection)?, *args).await,
+        Command::Cancel(args) => cancel::run(&open(&args.connection)?, *args).await,
         Command::History(args) => hosts::history(&open(&args.connection)?, *args).await,
         Command::Rotate(args) => hosts::rotate(&open(&args.connection)?, *args).await,
         Command::Freeze(args) => freeze::freeze(&open(&args.connection)?, *args).await,

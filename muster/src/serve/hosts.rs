@@ -5,7 +5,8 @@ use std::sync::Arc;
 use anyhow::Context;
 use async_trait::async_trait;
 use muster_control::{
-    hosts::{Agents, Drivers, Facts, HostLoop, Recorded, Setup, Transcripts, failpoint::Failpoints},
+    audit::AuditLog,
+    hosts::{Agents, Audited, Drivers, Facts, HostLoop, Recorded, Setup, Transcripts, failpoint::Failpoints},
     lead::{self, Lead},
     planner::Connections,
     registry::Registry,
@@ -106,6 +107,7 @@ fn failpoint() -> Option<String> {
     std::env::var("FAILPOINT").ok()
 }
 
+#[allow(clippy::too_many_arguments, reason = "each is a part of its own")]
 pub(super) fn start(
     settings: &Settings,
     parts: &inventory::Parts,
@@ -113,6 +115,7 @@ pub(super) fn start(
     connections: Arc<dyn Connections>,
     clock: &Arc<dyn Clock>,
     candidate: Candidate,
+    audit: &Arc<AuditLog>,
     played: Option<&Played>,
 ) -> anyhow::Result<Running> {
     let store = Arc::clone(registry.store());
@@ -153,6 +156,7 @@ pub(super) fn start(
     );
     let (stop, resign) = (CancellationToken::new(), CancellationToken::new());
     let lead = Lead::new(Arc::clone(clock));
+    let holder = candidate.holder.clone();
     let config = LeaseConfig { sole: registry.is_exclusive(), ..lead::config(candidate.holder) };
     let config = played.map_or(config.clone(), |one| one.lease(config));
     let agents = Arc::new(Desk {
@@ -169,6 +173,7 @@ pub(super) fn start(
         lead: Arc::clone(&lead),
         drivers: Drivers::new(drivers),
         around: Arc::clone(&facts) as _,
+        witness: Arc::new(Audited { log: Arc::clone(audit), holder }),
         time_factor,
         renew_deadline: config.renew_deadline,
         renew_every: config.retry,

@@ -183,8 +183,9 @@ impl Served {
             None => Arc::clone(&connected) as _,
         };
         let candidate = election::Candidate { holder: holder.clone(), by };
-        let switching =
-            hosts::start(settings, &hosts, &registry, Arc::clone(&connections), &clock, candidate, played)?;
+        let audit = Arc::new(open_audit(settings, data_dir)?);
+        let with = Arc::clone(&connections);
+        let switching = hosts::start(settings, &hosts, &registry, with, &clock, candidate, &audit, played)?;
         let parts = planner_parts(settings, &registry, connections, played)?;
         expose(settings, &metrics, &switching, &parts)?;
         let desk = page::desk(
@@ -211,7 +212,7 @@ impl Served {
             explain: Explain::new(Arc::clone(&parts.board), parts.journal.clone()),
             desk,
             identity: Arc::new(authenticator),
-            audit: Arc::new(open_audit(settings, data_dir)?),
+            audit,
             metrics,
             limits,
             rate: Arc::new(RateLimit::new(limits.requests_per_second)),

@@ -1,26 +1,23 @@
-//! Wake-on-LAN, agent, webhook, dry-run and the ladder.
+//! Wake-on-LAN, agent, webhook and dry-run.
 
 use std::sync::{Arc, Mutex};
 
 use axum::{Json, Router, http::HeaderMap, http::StatusCode, routing::post};
 use muster_emulate::{
     Machine, Power as Supply, Timing,
-    ipmi::{Account, Level, RmcpBmc},
-    redfish::{Faults, Fleet, Layout},
+    redfish::{Fleet, Layout},
 };
 use muster_model::{
     Clock, Duration, Timestamp,
     power::{
-        Accepted, Bmc, BootOverride, BootTarget, CipherSuite, Credentials, DriverKind, Endpoint, Expected,
-        Mac, Order, Power, PowerAction, PowerState, Privilege, Secret, Trust,
+        Accepted, Bmc, BootOverride, BootTarget, Credentials, Endpoint, Expected, Mac, Order, Power,
+        PowerAction, PowerState, Secret, Trust,
     },
 };
 use muster_power::{
     Limits,
     agent::{AgentHub, Distrust, Guard},
     dry_run::DryRun,
-    ipmi::Ipmi,
-    ladder::Ladder,
     sign::Seen,
     webhook::{Call, Webhook},
     wol::WakeOnLan,
@@ -235,68 +232,4 @@ async fn bm_7_30_dry_run_reads_and_changes_nothing() {
     assert_eq!(done, ["power on", "boot from Pxe"]);
     let counters = fleet.first().counters();
     assert!(counters.resets.is_empty() && counters.boot_writes == 0, "{counters:?}");
-}
-
-#[tokio::test]
-async fn bm_7_10_an_ignored_request_climbs_to_the_next_type_and_the_next_driver() {
-    let fleet = Fleet::start(&Layout::default(), clock()).await.unwrap();
-    let bmc = fleet.first();
-    let machine = Arc::clone(&bmc.systems[0].machine);
-    let account = Account { user: "admin".into(), password: "emulated".into(), level: Level::Administrator };
-    let rmcp = RmcpBmc::start("127.0.0.1:0".parse().unwrap(), vec![account], [7; 16], machine, clock())
-        .await
-        .unwrap();
-    bmc.set_faults(Faults { ignore_reset: true, ..Faults::default() });
-    let vault = Vault::with("lab", "admin", "emulated");
-    let ipmi = Ipmi::new(loopback_rules(), Arc::clone(&vault) as Arc<dyn Credentials>, clock());
-    let drivers: [Arc<dyn Power>; 2] = [Arc::new(redfish(&vault)), Arc::new(ipmi)];
-    let ladder = Ladder::new(drivers, clock());
-    let ways = [
-        redfish_host(&bmc.url()),
-        record(Endpoint::Ipmi {
-            address: rmcp.address.to_string(),
-            suite: CipherSuite::Sha256,
-            privilege: Privilege::Operator,
-        }),
-    ];
-    let mut used = Vec::new();
-    for attempt in 0..3 {
-        let (_, driver) = ladder.request(&ways, Order { action: PowerAction::On, attempt }).await.unwrap();
-        used.push(driver);
-    }
-    assert_eq!(used, [DriverKind::Redfish, DriverKind::Redfish, DriverKind::Ipmi]);
-    assert_eq!(bmc.counters().resets, ["On", "ForceOn"]);
-    assert_eq!(rmcp.counters().controls, [1]);
-    rmcp.machine.until(|seen| seen.power == Supply::On).await;
-    assert_eq!(ladder.read(&ways).await.unwrap().state, PowerState::On);
-    ladder.close().await;
-}
-
-#[tokio::test]
-async fn a_failed_way_is_set_aside_and_comes_back() {
-    let fleet = Fleet::start(&Layout { bmcs: 2, ..Layout::default() }, clock()).await.unwrap();
-    let [first, second] = [0, 1].map(|index| fleet.bmcs().nth(index).unwrap().clone());
-    let hand = Arc::new(Hand::default());
-    let drivers: [Arc<dyn Power>; 1] = [Arc::new(redfish(&Vault::with("lab", "admin", "emulated")))];
-    let ladder = Ladder::new(drivers, Arc::clone(&hand) as Arc<dyn Clock>);
-    let ways = [redfish_host(&first.url()), redfish_host(&second.url())];
-    first.set_faults(Faults { status: Some(500), ..Faults::default() });
-    ladder.read(&ways).await.unwrap();
-    let calls = first.counters().calls;
-    ladder.read(&ways).await.unwrap();
-    assert_eq!(first.counters().calls, calls, "what failed is left alone for a while");
-    first.set_faults(Faults::default());
-    hand.forward(Duration::from_mins(6));
-    let before = second.counters().calls;
-    ladder.read(&ways).await.unwrap();
-    assert!(first.counters().calls > calls, "one failure does not pin a host to its second choice");
-    assert_eq!(second.counters().calls, before);
-    // A wrong machine ends the search: another way must not act in its place.
-    first.set_faults(Faults { say_serial: Some("OTHER".into()), ..Faults::default() });
-    let mut marked = ways.clone();
-    marked[0].expect.serial = Some(first.systems[0].serial.clone());
-    let error = ladder.request(&marked, Order::first(PowerAction::ForceOff)).await.unwrap_err();
-    assert_eq!(error.code(), "POWER_WRONG_HOST", "{error}");
-    assert!(second.counters().resets.is_empty());
-    assert_eq!(ladder.read(&[]).await.unwrap_err().code(), "POWER_INVALID");
 }

@@ -22,7 +22,7 @@ use super::{
 use crate::{body::Accepts, error::ApiError, preconditions::Preconditions};
 
 /// Longest reason.
-const MAX_REASON: usize = 253;
+pub(super) const MAX_REASON: usize = 253;
 /// Servers whose histories are read for how long phases take: at a read of a millisecond each, under a tenth of a second.
 const MOST_COMPARED: usize = 64;
 

@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use muster_control::{
-    hosts::{self, CancelError},
+    hosts::{self, CancelError, Withdrawal},
     registry::{AuditNote, Kind, NodePool, Operation, Stored},
 };
 use muster_model::{
@@ -22,6 +22,7 @@ use uuid::Uuid;
 
 use super::{
     Call,
+    host_actions::MAX_REASON,
     objects::Done,
     pools::{cluster_of, context_in},
     reply,
@@ -150,7 +151,12 @@ pub async fn cancel(call: Call, Path(id): Path<String>) -> Response {
 }
 
 async fn cancel_one(call: &Call, id: &str) -> Result<(Response, Done), ApiError> {
-    call.query()?.finish()?;
+    let mut query = call.query()?;
+    let reason = query.text("reason");
+    if reason.as_ref().is_some_and(|reason| reason.chars().count() > MAX_REASON) {
+        query.fault(FieldError::new("reason", "is too long").allowed(format!("{MAX_REASON} characters")));
+    }
+    query.finish()?;
     let registry = &call.app.registry;
     let operation = registry.operation(path_id(id)?).await?;
     if !call.sees(&operation.project) {
@@ -161,20 +167,20 @@ async fn cancel_one(call: &Call, id: &str) -> Result<(Response, Done), ApiError>
             .details("ask for another size; the operation is then superseded"));
     };
     call.checked_host(Verb::Power, &host)?;
-    hosts::cancel(&**registry.store(), &operation, call.app.clock.now()).await.map_err(
-        |error| match error {
-            CancelError::NotUnderWay { .. } => {
-                ApiError::new(Code::Conflict, "The operation is not under way").details(error.to_string())
-            }
-            CancelError::Refused { .. } | CancelError::Conflict { .. } => {
-                ApiError::new(Code::Conflict, "The operation cannot be cancelled").details(error.to_string())
-            }
-            CancelError::Store(error) => {
-                tracing::warn!(code = error.code(), %error, "the store failed a request");
-                ApiError::unavailable()
-            }
-        },
-    )?;
+    let reason = reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty());
+    let withdrawal = Withdrawal { by: &call.caller.name.to_string(), at: call.app.clock.now(), reason };
+    hosts::cancel(&**registry.store(), &operation, &withdrawal).await.map_err(|error| match error {
+        CancelError::NotUnderWay { .. } => {
+            ApiError::new(Code::Conflict, "The operation is not under way").details(error.to_string())
+        }
+        CancelError::Refused { .. } | CancelError::Conflict { .. } => {
+            ApiError::new(Code::Conflict, "The operation cannot be cancelled").details(error.to_string())
+        }
+        CancelError::Store(error) => {
+            tracing::warn!(code = error.code(), %error, "the store failed a request");
+            ApiError::unavailable()
+        }
+    })?;
     let note = AuditNote { project: operation.project.clone(), name: host, ..AuditNote::default() };
     Ok((reply::value(StatusCode::ACCEPTED, &operation), Done { note, audited: true }))
 }

@@ -229,6 +229,7 @@ impl Call {
             before: note.before,
             after: note.after,
             changed: note.changed,
+            power: None,
         };
         self.app.audit.record(event).await.map_err(|error| {
             tracing::error!(request_id = %self.id, %error, "a change could not be audited");

@@ -126,6 +126,7 @@ pub(super) fn parameters() -> Value {
         "host": query("host", text.clone(), "Only decisions about this host"),
         "node": query("node", text.clone(), "Only decisions about this node"),
         "actions_only": query("actions_only", flag.clone(), "Only decisions that change something, or would"),
+        "reason": query("reason", json!({ "type": "string", "maxLength": 253 }), "Why; it is told in the host's history"),
         "with": query("with", decision.clone(), "The decision to compare with; without it, the one before is compared with this one"),
         "at": query("at", decision, "Ask the snapshot of this decision instead of the present"),
         "resource_version": query("resource_version", revision, "Watch what came after this revision"),

@@ -11,7 +11,7 @@ use std::{
 
 use futures::StreamExt as _;
 use muster_control::{
-    hosts::{Drivers, Facts, HostLoop, Setup, failpoint::Failpoints},
+    hosts::{Drivers, Facts, HostLoop, NoWitness, Setup, failpoint::Failpoints},
     inventory::{Inventory, Vault, VaultKey},
     lead::{self, Lead, Leading},
     planner::{Board, Did, Parts, Planner, matters},
@@ -140,6 +140,7 @@ impl Start<'_> {
             lead: Arc::clone(lead),
             drivers: Drivers::new(self.world.drivers(self.name, clock)),
             around: Arc::clone(facts) as _,
+            witness: Arc::new(NoWitness),
             time_factor: 1,
             renew_deadline: config.renew_deadline,
             renew_every: config.retry,

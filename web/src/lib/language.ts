@@ -64,7 +64,7 @@ export function host(one: Host, now: number): Said {
 }
 
 /** Conditions that say that something is wrong, or unusual, when they are true. */
-const ODD = new Set(['Quarantined', 'OffNotProved', 'BMCBlocked', 'BMCUnverified', 'BMCStuck', 'PowerReadingDisagrees', 'UnexpectedOff', 'UnexpectedOn', 'NodeLost', 'DrainBlocked', 'CannotForceOff', 'BootFailed', 'Overdue', 'Deleting', 'Surplus', 'Held', 'Maintenance', 'Paused', 'GrowthPaused', 'Drifted', 'WakeUnproven', 'Unexpected']);
+const ODD = new Set(['Quarantined', 'OffNotProved', 'BMCBlocked', 'BMCUnverified', 'BMCStuck', 'PowerReadingDisagrees', 'UnexpectedOff', 'UnexpectedOn', 'NodeLost', 'DrainBlocked', 'CannotForceOff', 'BootFailed', 'Overdue', 'Deleting', 'Surplus', 'Held', 'Maintenance', 'DryRun', 'Paused', 'GrowthPaused', 'Drifted', 'WakeUnproven', 'Unexpected']);
 /** Conditions that only tell what is going on. */
 const NEWS = new Set(['ScalingUp', 'ScalingDown', 'Booting', 'Draining']);
 

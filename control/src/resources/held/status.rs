@@ -56,7 +56,7 @@ pub(super) fn cluster(stored: &Stored<Cluster>, pools: PoolRollup) -> Value {
 }
 
 /// Members of a host's status that say something about the host. Readings change all the time and are left to the API.
-const HOST_SHOWN: [&str; 15] = [
+const HOST_SHOWN: [&str; 16] = [
     "state",
     "stateSince",
     "phase",
@@ -64,6 +64,7 @@ const HOST_SHOWN: [&str; 15] = [
     "powerState",
     "lastPowerAction",
     "powerActionTime",
+    "powerActionDriver",
     "kubernetesNode",
     "nodeReady",
     "bmcReachable",

@@ -12,7 +12,7 @@ use std::{
 use anyhow::Context;
 use async_trait::async_trait;
 use muster_control::{
-    hosts::{Around, Drivers, Home, HostLoop, Setup, failpoint::Failpoints},
+    hosts::{Around, Drivers, Home, HostLoop, NoWitness, Setup, failpoint::Failpoints},
     lead::{self, Lead},
 };
 use muster_model::{
@@ -189,6 +189,7 @@ impl Yard {
             lead: Arc::clone(&lead),
             drivers: Drivers::new([Arc::new(driver.clone()) as _]),
             around: Arc::new(InCluster(Arc::clone(&nodes))),
+            witness: Arc::new(NoWitness),
             time_factor: 1,
             renew_deadline: config.renew_deadline,
             renew_every: config.retry,

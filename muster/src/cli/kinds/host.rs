@@ -104,10 +104,20 @@ fn reason(view: &View<'_>) -> String {
     if !aside.is_empty() {
         return aside;
     }
-    if held(view) {
-        return format!("held by {}: {}", view.text("spec.hold.by"), view.text("spec.hold.reason"));
+    let why = view.text("status.reason");
+    if !held(view) {
+        return dash(why);
     }
-    dash(view.text("status.reason"))
+    let hold = format!("held by {}: {}", view.text("spec.hold.by"), view.text("spec.hold.reason"));
+    // A hold explains why nothing is done about a fault. It does not explain the fault.
+    if is_faulty(view) && !why.is_empty() { format!("{why}; {hold}") } else { hold }
+}
+
+/// Whether something is wrong with it that a hold must not hide.
+fn is_faulty(view: &View<'_>) -> bool {
+    let bad = view.text("status.state") == "error"
+        || ["degraded", "lost", "backoff", "quarantined"].contains(&view.text("status.phase").as_str());
+    bad || view.at("status.bmcBlocked").is_some()
 }
 
 /// Watts that were read, else what people declared, marked as such.
@@ -141,7 +151,7 @@ fn watts_told(view: &View<'_>) -> String {
 }
 
 fn describe(view: &View<'_>) -> Vec<Section> {
-    vec![
+    let mut sections = vec![
         Section::Facts("", facts(view)),
         Section::Facts("Now", now(view)),
         Section::Facts("Operation under way", operation(view)),
@@ -151,7 +161,12 @@ fn describe(view: &View<'_>) -> Vec<Section> {
         Section::Table("Failures of the last day", vec!["AGE", "PHASE", "REASON", "MESSAGE"], failures(view)),
         Section::Table("Last events", vec!["AGE", "WHO", "WHAT", "MESSAGE"], events(view)),
         Section::Lines("Next steps", next_steps(view)),
-    ]
+    ];
+    let unread = unread(view);
+    if !unread.is_empty() {
+        sections.insert(2, Section::Table("Records that cannot be read", vec!["RECORD", "WHY"], unread));
+    }
+    sections
 }
 
 fn fact(facts: &mut Vec<(String, Cell)>, name: &str, value: impl Into<Cell>) {
@@ -171,7 +186,9 @@ fn facts(view: &View<'_>) -> Vec<(String, Cell)> {
     fact(&mut facts, "Name", view.or_dash("name"));
     told(&mut facts, view, "Project", "project");
     fact(&mut facts, "Pool", view.or_dash("spec.pool"));
-    fact(&mut facts, "Place", place(view));
+    if view.at("spec.rack").is_some() {
+        fact(&mut facts, "Place", place(view));
+    }
     told(&mut facts, view, "Zone", "spec.zone");
     told(&mut facts, view, "Inventory id", "spec.inventoryId");
     if view.at("created_at").is_some() {
@@ -205,7 +222,8 @@ fn now(view: &View<'_>) -> Vec<(String, Cell)> {
         fact(&mut facts, "Deadline", due(view, deadline));
     }
     told(&mut facts, view, "Last error", "status.lastError");
-    told(&mut facts, view, "Retry at", "status.retryAt");
+    when(&mut facts, view, "Retry at", "status.retryAt");
+    when(&mut facts, view, "Kept off until", "status.heldUntil");
     if view.at("spec.hold").is_some() {
         let until = view.text("spec.hold.until");
         let until = if until.is_empty() { "until released".to_owned() } else { format!("until {until}") };
@@ -230,6 +248,13 @@ fn now(view: &View<'_>) -> Vec<(String, Cell)> {
         fact(&mut facts, "Wanted", text);
     }
     facts
+}
+
+/// Adds a time to come only when there is one.
+fn when(facts: &mut Vec<(String, Cell)>, view: &View<'_>, name: &str, path: &str) {
+    if let Some(time) = view.at(path) {
+        fact(facts, name, due(view, time));
+    }
 }
 
 /// A deadline, and how far away it is.
@@ -271,13 +296,36 @@ fn operation(view: &View<'_>) -> Vec<(String, Cell)> {
     facts
 }
 
+/// The serial number that the machine says it has, and the one that its record demands where they differ.
+fn serial(view: &View<'_>) -> Option<Cell> {
+    let (said, wanted) = (view.text("status.identity.serial"), view.text("spec.serial"));
+    match (said.as_str(), wanted.as_str()) {
+        ("", "") => None,
+        ("", _) => Some(format!("{wanted} (not confirmed by its BMC)").into()),
+        (_, "") => Some(format!("{said} (as its BMC says)").into()),
+        _ if said == wanted => Some(said.into()),
+        _ => Some(Cell::toned(format!("{said} says its BMC, {wanted} its record"), Tone::Bad)),
+    }
+}
+
+/// How far the boot has come, by whoever watches it.
+fn boot_progress(view: &View<'_>) -> Option<String> {
+    let report = view.related.get("boot").filter(|report| report.is_object())?;
+    let stage = text_at(report, "stage");
+    let by = text_at(report, "by");
+    let age = age::since(report.get("at"), view.now);
+    (!stage.is_empty()).then(|| format!("{stage}, told by {by} {age} ago"))
+}
+
 fn machine(view: &View<'_>) -> Vec<(String, Cell)> {
     let mut facts = Vec::new();
     let identity = [view.text("status.identity.manufacturer"), view.text("status.identity.model")].join(" ");
     if !identity.trim().is_empty() {
         fact(&mut facts, "Model", identity.trim().to_owned());
     }
-    told(&mut facts, view, "Serial", "spec.serial");
+    if let Some(serial) = serial(view) {
+        fact(&mut facts, "Serial", serial);
+    }
     let resources = [("cpu", "CPU"), ("memory", "memory"), ("gpu", "GPU"), ("storage", "storage")]
         .iter()
         .map(|(name, label)| (view.text(&format!("spec.resources.{name}")), label))
@@ -285,11 +333,19 @@ fn machine(view: &View<'_>) -> Vec<(String, Cell)> {
         .map(|(amount, label)| format!("{amount} {label}"))
         .collect::<Vec<_>>()
         .join(", ");
-    fact(&mut facts, "Resources", dash(resources));
+    if !resources.is_empty() {
+        fact(&mut facts, "Resources", resources);
+    }
     told(&mut facts, view, "MAC", "spec.macAddress");
     told(&mut facts, view, "Node", "status.kubernetesNode");
-    told(&mut facts, view, "Booted", "status.bootTime");
-    told(&mut facts, view, "Joined", "status.joinTime");
+    for (name, path) in [("Booted", "status.bootTime"), ("Joined", "status.joinTime")] {
+        if view.at(path).is_some() {
+            fact(&mut facts, name, pool::stamp(view, path, ""));
+        }
+    }
+    if let Some(progress) = boot_progress(view) {
+        fact(&mut facts, "Boot progress", progress);
+    }
     told(&mut facts, view, "Boot profile", "spec.bootProfile");
     facts
 }
@@ -332,8 +388,21 @@ fn power_facts(view: &View<'_>) -> Vec<(String, Cell)> {
             format!("{}: {}", view.text("status.bmcBlocked.cause"), view.text("status.bmcBlocked.message"));
         fact(&mut facts, "Not called", Cell::toned(text, Tone::Bad));
     }
-    told(&mut facts, view, "Last action", "status.lastPowerAction");
-    fact(&mut facts, "Watts", watts_told(view));
+    if let Some(action) = last_action(view) {
+        fact(&mut facts, "Last action", action);
+    }
+    if let Some(health) = bmc_health(view) {
+        fact(&mut facts, "BMC health", health);
+    }
+    if let Some(Value::Number(millicelsius)) = view.at("metrics.millicelsius.value") {
+        let degrees = millicelsius.as_f64().unwrap_or_default() / 1000.0;
+        let read = age::since(view.at("metrics.millicelsius.at"), view.now);
+        fact(&mut facts, "Hottest sensor", format!("{degrees:.0} °C, read {read} ago"));
+    }
+    let watts = watts_told(view);
+    if !watts.starts_with('-') {
+        fact(&mut facts, "Watts", watts);
+    }
     for (name, path) in
         [("Energy used", "metrics.usedMilliwattHours"), ("Energy saved", "metrics.savedMilliwattHours")]
     {
@@ -355,6 +424,43 @@ fn credentials(view: &View<'_>) -> String {
     }
     all.retain(|name| !name.is_empty());
     all.join(", ")
+}
+
+/// What was last asked of its power, when, and of which driver.
+fn last_action(view: &View<'_>) -> Option<String> {
+    let mut text = view.text("status.lastPowerAction");
+    if text.is_empty() {
+        return None;
+    }
+    let driver = view.text("status.powerActionDriver");
+    if !driver.is_empty() {
+        text = format!("{text} by {driver}");
+    }
+    if view.at("status.powerActionTime").is_some() {
+        let age = age::since(view.at("status.powerActionTime"), view.now);
+        text = format!("{text}, {age} ago ({})", view.text("status.powerActionTime"));
+    }
+    Some(text)
+}
+
+/// What the BMC says about the machine; nothing when it says nothing.
+fn bmc_health(view: &View<'_>) -> Option<Cell> {
+    let health = view.text("metrics.health.value");
+    let tone = match health.as_str() {
+        "" => return None,
+        "OK" => Tone::Good,
+        "Warning" => Tone::Busy,
+        _ => Tone::Bad,
+    };
+    Some(Cell::toned(health, tone))
+}
+
+/// Records beside the spec that cannot be read: what they say is not known, and nothing is done about it.
+fn unread(view: &View<'_>) -> Vec<Vec<Cell>> {
+    let list = view.at("unread").and_then(Value::as_array).cloned().unwrap_or_default();
+    list.iter()
+        .map(|one| vec![Cell::toned(text_at(one, "record"), Tone::Bad), text_at(one, "reason").into()])
+        .collect()
 }
 
 fn failures(view: &View<'_>) -> Vec<Vec<Cell>> {
@@ -416,6 +522,162 @@ fn next_steps(view: &View<'_>) -> Vec<String> {
     } else {
         steps.push(format!("keep it as it is: muster hold host {name} --reason …"));
     }
+    steps.push(format!("what it could do and why it does not: muster explain host {name}"));
     steps.push(format!("its whole history: muster history host {name}"));
     steps
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use muster_model::{
+        Known,
+        host::{
+            BareMetalNodeStatus, BlockCause, BmcBlocked, DriverFallback, DriverKind, HostIdentity, Phase,
+            Power, PowerAction, PowerReading, PublicPower, State,
+        },
+    };
+    use serde_json::json;
+
+    use super::*;
+    use crate::cli::describe::render;
+
+    const NOW: &str = "2026-11-17T03:00:00Z";
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap_or(Timestamp::EPOCH)
+    }
+
+    fn status(state: State, phase: Phase, reason: &str) -> BareMetalNodeStatus {
+        let since = at("2026-11-17T02:50:00Z");
+        let mut status = BareMetalNodeStatus::enrolling(since);
+        (status.state, status.phase, status.reason) = (state, phase, reason.to_owned());
+        status.power_state = PublicPower::On;
+        let value = PowerReading { power: Power::On, driver: DriverKind::Redfish, since };
+        status.power = Known::Value { value, at: at("2026-11-17T02:59:30Z") };
+        status
+    }
+
+    fn host(status: &BareMetalNodeStatus, more: Value) -> Value {
+        let mut object = json!({ "kind": "BareMetalNode", "name": "gpu-07", "health": "Healthy",
+            "spec": { "pool": "gpu", "powerInterface": "redfish", "mgmtAddress": "10.0.0.7", "bmcCredentials": "rack-a",
+                "drivers": [{ "kind": "redfish" }, { "kind": "ipmi" }],
+                "resources": { "cpu": "64", "memory": "512Gi", "gpu": 8 } },
+            "status": status });
+        muster_model::patch::merge_patch(&mut object, &more);
+        object
+    }
+
+    /// What an operator sees: the row of `get hosts` and the whole of `describe`.
+    fn shown(object: &Value, related: &Value) -> (String, String) {
+        let clusters = BTreeMap::new();
+        let view = View { object, clusters: &clusters, now: at(NOW), related };
+        let text = render(&describe(&view), false);
+        for line in text.lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let raw = line.contains('{') || words.contains(&"null") || words.last() == Some(&"-");
+            assert!(!raw, "nothing raw and nothing empty: {line:?}\n{text}");
+        }
+        (reason(&view), text)
+    }
+
+    #[track_caller]
+    fn says(text: &str, parts: &[&str]) {
+        // Columns are as wide as their widest word; how wide does not matter here.
+        let plain: Vec<String> =
+            text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        let plain = plain.join("\n");
+        for part in parts {
+            assert!(plain.contains(part), "{part:?} is missing:\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_blocked_host_says_what_is_wrong_before_who_holds_it() {
+        let why = "its BMC refuses the account rack-a since 10m";
+        let mut status = status(State::Error, Phase::Quarantined, why);
+        let message = "BMC 10.0.0.7 refused the account in rack-a".to_owned();
+        let since = at("2026-11-17T02:50:00Z");
+        status.bmc_blocked =
+            Some(BmcBlocked { cause: BlockCause::CredentialsRefused, message, since, credential_version: 3 });
+        status.held_until = Some(at("2026-11-17T04:00:00Z"));
+        status.identity = Some(HostIdentity { serial: Some("SN-1".into()), ..HostIdentity::default() });
+        let more = json!({ "spec": { "serial": "SN-2", "hold": { "by": "kim", "reason": "new disks" } },
+            "unread": [{ "record": "op", "reason": "expected value at line 1 column 1" }] });
+        let (row, text) = shown(&host(&status, more), &Value::Null);
+        assert_eq!(row, format!("{why}; held by kim: new disks"));
+        says(
+            &text,
+            &[
+                "Kept off until: 2026-11-17T04:00:00Z (in 60m)",
+                "Serial: SN-1 says its BMC, SN-2 its record",
+                "Records that cannot be read:",
+                "op expected value at line 1 column 1",
+                "Not called: CredentialsRefused: BMC 10.0.0.7 refused the account in rack-a",
+                "muster explain host gpu-07",
+                "muster release host gpu-07",
+            ],
+        );
+        // A hold alone is the whole reason.
+        let quiet = self::status(State::Off, Phase::Idle, "0 pods need it");
+        let held = json!({ "spec": { "hold": { "by": "kim", "reason": "new disks" } } });
+        assert_eq!(shown(&host(&quiet, held), &Value::Null).0, "held by kim: new disks");
+    }
+
+    #[test]
+    fn a_draining_host_says_what_was_done_and_how_it_is() {
+        let mut status = status(State::Draining, Phase::Stopping, "told to shut down");
+        status.last_power_action = Some(PowerAction::GracefulOff);
+        status.power_action_time = Some(at("2026-11-17T02:58:20Z"));
+        status.power_action_driver = Some(DriverKind::Redfish);
+        status.kubernetes_node = Some("gpu-07".into());
+        status.join_time = Some(at("2026-11-16T03:00:00Z"));
+        let known = |value: Value| json!({ "value": value, "at": "2026-11-17T02:59:00Z" });
+        let more = json!({
+            "op": { "id": "gpu-07-4", "kind": "off", "reason": "2 pods fit elsewhere", "started": "2026-11-17T02:50:00Z",
+                "cause": { "kind": "intent", "intent": "i", "decision": "d-9" }, "drainDeadline": "2026-11-17T03:05:00Z" },
+            "metrics": { "health": known("Warning".into()), "millicelsius": known(71_400.into()),
+                "milliwatts": known(212_500.into()), "wattsBy": "bmc" } });
+        let boot = json!({ "boot": { "stage": "kernel", "by": "pxe", "at": "2026-11-17T02:00:00Z" } });
+        let (row, text) = shown(&host(&status, more), &boot);
+        assert_eq!(row, "told to shut down");
+        says(
+            &text,
+            &[
+                "Drained by: 2026-11-17T03:05:00Z (in 5m)",
+                "Last action: graceful-off by redfish, 100s ago (2026-11-17T02:58:20Z)",
+                "BMC health: Warning",
+                "Hottest sensor: 71 °C, read 60s ago",
+                "Watts: 212 (measured by its BMC)",
+                "Boot progress: kernel, told by pxe 60m ago",
+                "Joined: 2026-11-16T03:00:00Z (24h ago)",
+            ],
+        );
+        assert!(!text.contains("Serial") && !text.contains("cannot be read"), "{text}");
+    }
+
+    #[test]
+    fn a_host_on_its_fallback_driver_says_so() {
+        let mut status = status(State::Ready, Phase::Serving, "its node serves");
+        let reason = "redfish did not answer within 10s".to_owned();
+        let until = at("2026-11-17T03:10:00Z");
+        status.driver_fallback = Some(DriverFallback { index: 1, driver: DriverKind::Ipmi, reason, until });
+        status.last_power_action = Some(PowerAction::On);
+        status.power_action_time = Some(at("2026-11-17T01:00:00Z"));
+        status.power_action_driver = Some(DriverKind::Ipmi);
+        let (_, text) = shown(&host(&status, json!({})), &Value::Null);
+        says(
+            &text,
+            &[
+                "Drivers: redfish, then ipmi",
+                "Fallback: ipmi until 2026-11-17T03:10:00Z: redfish did not answer within 10s",
+                "Last action: on by ipmi, 120m ago",
+            ],
+        );
+        assert!(
+            !text.contains("Watts") && !text.contains("Hottest"),
+            "what nobody knows has no line: {text}"
+        );
+    }
 }

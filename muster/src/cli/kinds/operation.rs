@@ -1,4 +1,4 @@
-//! Operations: what was asked of a pool and what became of it.
+//! Operations: what was asked of a pool or a host and what became of it.
 
 use serde_json::Value;
 
@@ -108,5 +108,9 @@ fn describe(view: &View<'_>) -> Vec<Section> {
     } else {
         format!("wait for it: muster wait operation/{id}")
     };
-    vec![Section::Facts("", facts), Section::Lines("Next steps", vec![next])]
+    let mut steps = vec![next];
+    if view.at("done") != Some(&Value::Bool(true)) && view.at("host").is_some() {
+        steps.push(format!("withdraw it: muster cancel operation {id} --reason …"));
+    }
+    vec![Section::Facts("", facts), Section::Lines("Next steps", steps)]
 }

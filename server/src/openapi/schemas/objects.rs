@@ -65,13 +65,7 @@ pub(super) fn schemas() -> Value {
                 "state": words::<OperationState>(),
                 "done": { "type": "boolean" }, "message": text, "created_at": time(), "created_by": text,
                 "finished_at": time() } },
-        "AuditLine": { "type": "object",
-            "required": ["seq", "prev", "at", "actor", "mode", "source", "request_id", "verb", "object", "outcome", "status", "hash"],
-            "properties": { "seq": integer(1, u64::from(u32::MAX)), "prev": text, "at": time(), "actor": text, "mode": text,
-                "source": text, "request_id": text, "verb": text, "object": text, "name": text, "project": text,
-                "outcome": words::<muster_control::audit::Outcome>(), "status": { "type": "integer" },
-                "revision": { "type": "integer" }, "before": text, "after": text,
-                "changed": { "type": "array", "items": text }, "hash": text } },
+        "AuditLine": audit_line(),
         "AuditPage": { "type": "object", "required": ["lines", "limit"], "properties": {
             "lines": { "type": "array", "items": reference("AuditLine") }, "limit": { "type": "integer" }, "next_cursor": text } },
         "AuditVerdict": { "type": "object", "required": ["lines", "head_seq", "head_hash", "findings"], "properties": {
@@ -90,6 +84,19 @@ pub(super) fn schemas() -> Value {
             "waiting": { "type": "object", "properties": { "count": { "type": "integer" },
                 "first": { "type": "array", "items": text } } } } },
     })
+}
+
+fn audit_line() -> Value {
+    let text = json!({ "type": "string" });
+    let power = json!({ "type": "object", "required": ["driver", "cause", "epoch"], "properties": {
+        "driver": text, "operation": text, "decision": text, "cause": text, "epoch": { "type": "integer" }, "message": text } });
+    json!({ "type": "object",
+        "required": ["seq", "prev", "at", "actor", "mode", "source", "request_id", "verb", "object", "outcome", "status", "hash"],
+        "properties": { "seq": integer(1, u64::from(u32::MAX)), "prev": text, "at": time(), "actor": text, "mode": text,
+            "source": text, "request_id": text, "verb": text, "object": text, "name": text, "project": text,
+            "outcome": words::<muster_control::audit::Outcome>(), "status": { "type": "integer" },
+            "revision": { "type": "integer" }, "before": text, "after": text,
+            "changed": { "type": "array", "items": text }, "power": power, "hash": text } })
 }
 
 fn pool_example() -> Value {
