@@ -10,10 +10,7 @@ use crate::Timestamp;
 /// Whoever wants the value has to say what happens without it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", untagged)]
-#[serde(
-    try_from = "Parts<T, Why>",
-    bound(deserialize = "T: Deserialize<'de>, Why: Deserialize<'de>")
-)]
+#[serde(try_from = "Parts<T, Why>", bound(deserialize = "T: Deserialize<'de>, Why: Deserialize<'de>"))]
 pub enum Known<T, Why = String> {
     Value { value: T, at: Timestamp },
     Unknown { why: Why, since: Timestamp },

@@ -243,7 +243,7 @@ async fn send(scene: &Scene<'_>, ToSend { driver, bmc, what }: &ToSend<'_>) -> R
     let (clock, limit) = (&scene.shared.clock, scene.limits.call);
     match what {
         What::Boot(boot) => {
-            limited(clock, limit, bmc, driver.set_boot(bmc, *boot)).await?;
+            limited(clock, limit, bmc, driver.set_boot(bmc, boot.clone())).await?;
         }
         What::Order(order) => {
             let _ = limited(clock, limit, bmc, driver.request(bmc, *order)).await?;
