@@ -324,13 +324,11 @@ impl Planner {
         let last = self.thought.clone();
         let think = move || {
             let mut built = snapshot::build(&inputs);
-            match last.filter(|last| last.holds(&mut built)) {
-                Some(last) => (inputs, built, last.decided, false),
-                None => {
-                    let decided = Arc::new(decide(&built.snapshot));
-                    (inputs, built, decided, true)
-                }
+            if let Some(last) = last.filter(|last| last.holds(&mut built)) {
+                return (inputs, built, last.decided, false);
             }
+            let decided = Arc::new(decide(&built.snapshot));
+            (inputs, built, decided, true)
         };
         match self.parts.thinking {
             Thinking::Here => Ok(think()),

@@ -3,6 +3,7 @@
 
 mod approval;
 mod defects;
+mod drains;
 mod drift;
 mod properties;
 mod reference;

@@ -168,7 +168,7 @@ async fn cancel_one(call: &Call, id: &str) -> Result<(Response, Done), ApiError>
     };
     call.checked_host(Verb::Power, &host)?;
     let reason = reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty());
-    let withdrawal = Withdrawal { by: &call.caller.name.to_string(), at: call.app.clock.now(), reason };
+    let withdrawal = Withdrawal { by: call.caller.name.as_ref(), at: call.app.clock.now(), reason };
     hosts::cancel(&**registry.store(), &operation, &withdrawal).await.map_err(|error| match error {
         CancelError::NotUnderWay { .. } => {
             ApiError::new(Code::Conflict, "The operation is not under way").details(error.to_string())

@@ -599,8 +599,14 @@ mod tests {
         let mut status = status(State::Error, Phase::Quarantined, why);
         let message = "BMC 10.0.0.7 refused the account in rack-a".to_owned();
         let since = at("2026-11-17T02:50:00Z");
-        status.bmc_blocked =
-            Some(BmcBlocked { cause: BlockCause::CredentialsRefused, message, since, credential_version: 3 });
+        status.bmc_blocked = Some(BmcBlocked {
+            cause: BlockCause::CredentialsRefused,
+            message,
+            since,
+            credential_version: 3,
+            driver: Some(0),
+            seen_key: None,
+        });
         status.held_until = Some(at("2026-11-17T04:00:00Z"));
         status.identity = Some(HostIdentity { serial: Some("SN-1".into()), ..HostIdentity::default() });
         let more = json!({ "spec": { "serial": "SN-2", "hold": { "by": "kim", "reason": "new disks" } },
