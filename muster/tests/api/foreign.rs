@@ -53,7 +53,8 @@ impl Lab {
 }
 
 fn wol(pool: &str, last: u8) -> Value {
-    json!({"powerInterface": "wol", "pool": pool, "macAddress": format!("02:aa:00:00:00:{last:02x}")})
+    json!({"powerInterface": "wol", "pool": pool, "macAddress": format!("02:aa:00:00:00:{last:02x}"),
+        "drivers": [{"kind": "wol", "settings": {"broadcast": "10.0.0.255"}}]})
 }
 
 fn events(inventory: &Value, reason: &str) -> usize {
