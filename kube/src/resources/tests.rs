@@ -86,7 +86,7 @@ fn whole_host() -> BareMetalNodeSpec {
         "bmcCredentials": "bmc", "bootProfile": "net", "rack": "r1", "pool": "workers",
         "resources": { "cpu": "64", "memory": "256Gi", "gpu": 2, "storage": "1Ti", "customResources": { "example.com/nic": "2" } },
         "powerState": "on", "inventoryId": "i-1",
-        "drivers": [{ "kind": "ipmi", "address": "10.0.0.6", "credentials": "other", "settings": { "port": "623" } }],
+        "drivers": [{ "kind": "redfish" }, { "kind": "ipmi", "address": "10.0.0.6", "credentials": "other", "settings": { "port": "623" } }],
         "systemId": "1", "serial": "s", "tlsVerify": "pin", "pin": format!("sha256:{}", "ab".repeat(32)), "slot": 3, "height": 2, "zone": "z",
         "labels": { "purpose": "gpu" }, "taints": [{ "key": "gpu", "effect": "NoSchedule" }],
         "idleWatts": 100, "maxWatts": 700, "nodeMatch": { "by": "name", "value": "n" }, "admin": "maintenance",

@@ -451,7 +451,10 @@ async fn what_kubectl_writes_is_in_the_store() {
     let object = desk.synced("mnp", "lab.web").await;
     assert_eq!((&object["spec"]["nodeCount"], &object["status"]["desiredNodes"]), (&json!(6), &json!(6)));
 
-    // Several appliers own their part: taints are found by key and effect.
+    // Several appliers own their part: taints are found by key and effect. The first one applies by the server from here on, because
+    // the next one would take over whatever was applied by the client, and then leave out what it does not name.
+    let first = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
+    assert!(desk.kubectl(&first, &manifest("lab.web", 6)).contains("serverside-applied"));
     let theirs = json!({ "apiVersion": "muster.dev/v1alpha1", "kind": "NodePool", "metadata": { "name": "lab.web" },
         "spec": { "cluster": "lab", "taints": [{ "key": "night", "effect": "NoExecute" }],
             "platform": { "type": "gcp" } } });
@@ -461,6 +464,8 @@ async fn what_kubectl_writes_is_in_the_store() {
         (desk.rest_pool(&id).await["spec"]["taints"].as_array()?.len() == 2).then_some(())
     })
     .await;
+    let object = desk.synced("mnp", "lab.web").await;
+    assert_eq!(object["spec"]["platform"]["gcp"]["machineType"], "n1-standard-4", "what others said stays");
 
     // A rename; the object keeps its name.
     desk.kubectl(&["patch", "mnp", "lab.web", "--type=merge", "-p", r#"{"spec":{"name":"front"}}"#], "");

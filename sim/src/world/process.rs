@@ -69,6 +69,8 @@ const DEBOUNCE: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_mins(5);
 /// Between rounds of upkeep when only news count.
 const UPKEEP: Duration = Duration::from_mins(5);
+/// Between looks at what stands around hosts: a new pool's cluster, racks, credentials.
+const SURVEY: Duration = Duration::from_mins(1);
 /// After the store did not answer.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -110,10 +112,10 @@ impl Start<'_> {
     }
 
     /// The clock of what only looks whether something is due.
-    fn patient(&self, clock: &Arc<ProcessClock>) -> Arc<dyn Clock> {
+    fn patient(&self, clock: &Arc<ProcessClock>, least: Duration) -> Arc<dyn Clock> {
         match self.manner.attention {
             Attention::Full => Arc::clone(clock) as _,
-            Attention::News => Arc::new(PatientClock { clock: Arc::clone(clock) as _, least: UPKEEP }),
+            Attention::News => Arc::new(PatientClock { clock: Arc::clone(clock) as _, least }),
         }
     }
 
@@ -184,7 +186,7 @@ impl Process {
     pub async fn start(start: &Start<'_>) -> Result<(Self, Vec<Task>), StoreError> {
         let clock = start.world.clock_off_by(start.clock_off_by);
         let cut = Arc::new(AtomicBool::new(false));
-        let (link, patient) = (start.link(&cut), start.patient(&clock));
+        let (link, patient) = (start.link(&cut), start.patient(&clock, UPKEEP));
         let options = RegistryOptions { exclusive: false, default_lease: Duration::from_mins(10) };
         let registry = Registry::open(Arc::clone(&link), Arc::clone(&patient), options).await?;
         let inventory = Inventory::open(Arc::clone(&link), Arc::clone(&patient)).await?;
@@ -199,7 +201,7 @@ impl Process {
             Arc::clone(&vault),
             Arc::clone(&parts.connections),
             start.world.agents(&clock),
-            patient,
+            start.patient(&clock, SURVEY),
         );
         let lead = Lead::new(clock.clone());
         let host_loop = start.host_loop(&link, &clock, &lead, &facts);
