@@ -1,35 +1,39 @@
 //! OPS-R4, R5, R6, R8 and R9 in the simulated world, with the production loops.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use muster_control::hosts::failpoint::{Failpoints, Hook};
 use muster_model::{
     Duration,
-    host::{Phase, State},
+    host::{ConditionType, Phase, State, find_condition},
 };
 use muster_sim::world::{
-    Build, Disturbance, Outage, Quirk, START, What, Workload,
+    Build, Disturbance, Outage, Quirk, START, What, Workload, World,
     fleet::on_one_thread,
     fuzz,
+    process::Manner,
     simulation::Simulation,
     site::{self, HostSetting, PoolSetting, Site},
 };
 
-/// How long a BMC takes to answer that has nothing else to do.
-const QUICK: Duration = Duration::from_millis(50);
-
 /// A pool of so many hosts, at rest.
 async fn metal(hosts: u32, pool: PoolSetting, processes: usize) -> Simulation {
-    metal_behind(QUICK, hosts, pool, processes).await
+    let mut simulation = Simulation::new(START, fuzz::exact());
+    furnish(&mut simulation, hosts, pool, processes).await;
+    simulation
 }
 
-/// The same behind BMCs that take so long to answer.
-async fn metal_behind(latency: Duration, hosts: u32, pool: PoolSetting, processes: usize) -> Simulation {
-    let mut simulation = Simulation::new(START, fuzz::exact());
+/// The same in a world that is there.
+async fn furnish(simulation: &mut Simulation, hosts: u32, pool: PoolSetting, processes: usize) {
     simulation.plan_for(site::cluster_id());
     let first = simulation.start().await.unwrap();
     let mut made = Site::default();
     for number in 0..hosts {
-        let mut build = Build::new(&format!("h{number}"), &format!("10.2.0.{}", number + 1));
-        build.latency = latency;
+        let build = Build::new(&format!("h{number}"), &format!("10.2.0.{}", number + 1));
         made.hosts.push(HostSetting::new(&pool.name, build));
     }
     made.pools.push(pool);
@@ -38,7 +42,6 @@ async fn metal_behind(latency: Duration, hosts: u32, pool: PoolSetting, processe
         simulation.start().await.unwrap();
     }
     simulation.run_for(Duration::from_mins(5)).await.unwrap();
-    simulation
 }
 
 fn now(simulation: &Simulation, lasts: Duration, what: What) {
@@ -263,8 +266,8 @@ fn ops_r9_crashes_leave_no_marks() {
 
 /// Hosts that are stood down at once, and for each a pod that somebody binds to its node at another moment of that.
 /// Returns how many met a host on its way down.
-async fn bind_while_hosts_go_down(latency: Duration, hosts: u32, rounds: u32, first: u64) -> u32 {
-    let mut simulation = metal_behind(latency, hosts, PoolSetting::metal("web", 0, hosts), 1).await;
+async fn bind_while_hosts_go_down(hosts: u32, rounds: u32, first: u64) -> u32 {
+    let mut simulation = metal(hosts, PoolSetting::metal("web", 0, hosts), 1).await;
     simulation.world().add_workload(Workload::deployment("shop", 0, 5_000));
     let mut met = 0;
     for round in 0..rounds {
@@ -297,16 +300,55 @@ async fn bind_while_hosts_go_down(latency: Duration, hosts: u32, rounds: u32, fi
 /// `make chaos`.
 #[test]
 fn ops_r9_a_pod_bound_at_any_moment_of_a_drain_keeps_the_power_on() {
-    let met = on_one_thread(bind_while_hosts_go_down(QUICK, 16, 3, 0));
+    let met = on_one_thread(bind_while_hosts_go_down(16, 3, 0));
     assert!(met >= 32, "{met}");
 }
 
-/// The same behind BMCs that take seconds to say whether a machine is on: a pod that is bound between that question and the
-/// power-off was on the node before anything was sent.
+/// Binds a pod to a node when everything is decided and the first power-off is about to leave.
+#[derive(Debug)]
+struct BindsInFront {
+    world: Arc<World>,
+    done: AtomicBool,
+}
+
+#[async_trait::async_trait]
+impl Hook for BindsInFront {
+    async fn reach(&self, point: &str) {
+        if point == "effect/graceful-off/before" && !self.done.swap(true, Ordering::Relaxed) {
+            let at = self.world.now();
+            let what = What::BindTo { machine: "h0".into() };
+            self.world.disturb(Disturbance { at, lasts: Duration::ZERO, what });
+            self.world.timeline().until(at.saturating_add(Duration::from_millis(1))).await;
+        }
+    }
+}
+
+/// OPS-R9: the pod comes after the last look that the decision was made on, and before the call. It is found by one more look.
 #[test]
-fn ops_r9_a_pod_bound_while_a_slow_bmc_is_read_keeps_the_power_on() {
-    let met = on_one_thread(bind_while_hosts_go_down(Duration::from_secs(6), 16, 2, 0));
-    assert!(met >= 16, "{met}");
+fn ops_r9_a_pod_bound_right_in_front_of_the_power_off_keeps_the_power_on() {
+    on_one_thread(async {
+        let mut simulation = Simulation::new(START, fuzz::exact());
+        let hook =
+            Arc::new(BindsInFront { world: Arc::clone(simulation.world()), done: AtomicBool::new(false) });
+        let failpoints = Failpoints { hook: Some(Arc::clone(&hook) as _) };
+        simulation.set_manner(Manner { failpoints, ..fuzz::exact() });
+        furnish(&mut simulation, 1, PoolSetting::metal("web", 0, 1), 1).await;
+        simulation.world().add_workload(Workload::deployment("shop", 1, 5_000));
+        simulation.run_for(Duration::from_mins(15)).await.unwrap();
+        simulation.world().set_replicas("shop", 0);
+        simulation.run_for(Duration::from_mins(20)).await.unwrap();
+        assert!(hook.done.load(Ordering::Relaxed), "it was never stood down");
+        assert_eq!(simulation.world().power_offs(None), 0);
+        let status = simulation.status("h0").await.unwrap().unwrap();
+        let blocked = find_condition(&status.conditions, ConditionType::DrainBlocked).unwrap();
+        assert_eq!(
+            (status.phase, blocked.reason.as_str()),
+            (Phase::Serving, "NewPods"),
+            "{}",
+            blocked.message
+        );
+        unharmed(&simulation);
+    });
 }
 
 #[test]
@@ -314,7 +356,7 @@ fn ops_r9_a_pod_bound_while_a_slow_bmc_is_read_keeps_the_power_on() {
 fn ops_r9_ten_thousand_bind_races() {
     let mut met = 0;
     for run in 0.. {
-        met += on_one_thread(bind_while_hosts_go_down(QUICK, 16, 8, run * 128));
+        met += on_one_thread(bind_while_hosts_go_down(16, 8, run * 128));
         if met >= 10_000 {
             break;
         }
