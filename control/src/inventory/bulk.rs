@@ -167,7 +167,7 @@ impl Inventory {
             let same = known.readable().is_some_and(|spec| same(spec, &host.spec));
             return if same { Ok(LineResult::Unchanged) } else { Err(taken()) };
         }
-        host.spec.check_ways("")?;
+        host.spec.check_ways("spec")?;
         check_claims(&index, &host.name, &host.spec, &seen.claims)?;
         Ok(LineResult::Created)
     }
