@@ -13,7 +13,9 @@ pub mod plan;
 pub mod snapshot;
 pub mod solve;
 pub mod template;
+mod trouble;
 
 pub use audit::audit;
 pub use plan::Plan;
 pub use snapshot::Snapshot;
+pub use trouble::is_pool_in_trouble;

@@ -352,6 +352,8 @@ pub struct Limits {
     /// All hosts together.
     pub power: PowerLimits,
     pub racks: BTreeMap<Arc<str>, PowerLimits>,
+    /// Why the whole cluster grows slowly, if that is so for another reason than nodes that are not ready.
+    pub caution: Option<Box<str>>,
 }
 
 /// Every host that [draws](Host::draws) counts with its `max_milliwatts`; one that starts counts with its inrush.

@@ -20,6 +20,7 @@ use crate::{
     PoolId, Timestamp,
     k8s::{Labels, Objects, Pod, PodKey, Taint},
     resource::ObjectKey,
+    slowness,
 };
 
 /// Set on a node that we cordoned: the id of the operation. A cordon without it is somebody else's.
@@ -61,7 +62,10 @@ impl ClusterView {
             return Some(behind.to_string());
         }
         if let Some(slow) = &self.slow {
-            return Some(slow.to_string());
+            return Some(format!(
+                "{slow}; nothing is taken away until it has been quick for {}",
+                slowness::WELL
+            ));
         }
         let known = self.set_aside.iter().filter(|one| one.kind == "Pod").count() as u64;
         self.objects.unseen_pods(known).map(|unseen| unseen.to_string())

@@ -8,12 +8,13 @@
 #[allow(dead_code, reason = "shared with the tests of the API, which use all of it")]
 #[path = "api/harness.rs"]
 mod harness;
+#[allow(dead_code, reason = "shared with stories that stop it")]
+#[path = "api/prometheus.rs"]
+mod prometheus;
 
 use std::{
-    fmt::Write as _,
-    fs,
     net::SocketAddr,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     sync::{Arc, Mutex},
     time::Duration as Wait,
 };
@@ -75,16 +76,6 @@ struct Connected(Arc<Shows>);
 impl Connections for Connected {
     fn port(&self, _: &Cluster) -> Option<Arc<dyn ClusterPort>> {
         Some(Arc::clone(&self.0) as _)
-    }
-}
-
-/// A process that ends with the test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -199,36 +190,6 @@ async fn pages(metrics: Arc<Metrics>) -> SocketAddr {
     address
 }
 
-/// A Prometheus that scrapes these pages every second.
-#[allow(clippy::disallowed_methods, reason = "a test waits for another process here")]
-async fn prometheus(directory: &std::path::Path, pages: &[(&str, &str)]) -> (Running, String) {
-    let mut jobs = String::from("global: {scrape_interval: 1s}\nscrape_configs:\n");
-    for (number, (address, path)) in pages.iter().enumerate() {
-        let _ = writeln!(
-            jobs,
-            "- {{job_name: j{number}, metrics_path: {path}, static_configs: [{{targets: ['{address}']}}]}}"
-        );
-    }
-    fs::write(directory.join("prometheus.yml"), jobs).unwrap();
-    let port = muster_emulate::ports::take(1).unwrap()[0].local_addr().unwrap().port();
-    let child = Command::new("prometheus")
-        .arg(format!("--config.file={}", directory.join("prometheus.yml").display()))
-        .arg(format!("--storage.tsdb.path={}", directory.join("data").display()))
-        .arg(format!("--web.listen-address=127.0.0.1:{port}"))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("prometheus starts; scripts/test.sh installs it");
-    let (running, url) = (Running(child), format!("http://127.0.0.1:{port}"));
-    for _ in 0..1_200 {
-        if reqwest::get(format!("{url}/-/ready")).await.is_ok_and(|answer| answer.status().is_success()) {
-            return (running, url);
-        }
-        tokio::time::sleep(Wait::from_millis(100)).await;
-    }
-    panic!("prometheus did not become ready");
-}
-
 /// A real server that polls an emulated machine which is on.
 async fn sensed(directory: &std::path::Path, fleet: &Fleet) -> Server {
     let arguments =
@@ -256,22 +217,19 @@ async fn the_eight_names_answer_triggers_of_a_real_prometheus() {
     let timing = Timing { boot: Duration::from_hours(1), ..Timing::default() };
     let layout = Layout { tls: true, timing, ..Layout::default() };
     let fleet = Fleet::start(&layout, clock.clone()).await.expect("an emulated BMC");
-    let (data, scraped) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let data = tempfile::tempdir().unwrap();
     let server = sensed(data.path(), &fleet).await;
     let stop = CancellationToken::new();
     let inside = pages(Box::pin(in_sight(&clock, &stop)).await).await.to_string();
     let served = server.base.trim_start_matches("http://").to_owned();
-    let (_running, url) = prometheus(
-        scraped.path(),
-        &[
-            (&inside, "/metrics"),
-            (&inside, "/metrics/hosts"),
-            (&served, "/metrics"),
-            (&served, "/metrics/hosts"),
-        ],
-    )
+    let prometheus = prometheus::Prometheus::start(&[
+        (&inside, "/metrics"),
+        (&inside, "/metrics/hosts"),
+        (&served, "/metrics"),
+        (&served, "/metrics/hosts"),
+    ])
     .await;
-    let triggers = Prometheus::new(Settings::new(url)).unwrap();
+    let triggers = Prometheus::new(Settings::new(prometheus.url.clone())).unwrap();
     // query, a threshold below its value, and one above
     let rows: [(&str, f64, f64); 8] = [
         (r#"node_cpu_utilization{node="h1"}"#, 0.9, 0.92),

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use muster_engine::{down::is_pool_in_trouble, lifecycle::HostState};
+use muster_engine::{is_pool_in_trouble, lifecycle::HostState};
 use muster_model::{
     host::{
         BareMetalNodeSpec, BareMetalNodeStatus, Draw, GlobalConfig, HostMetrics, HostOp, Intent, OpKind,

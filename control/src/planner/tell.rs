@@ -9,7 +9,12 @@ use muster_engine::{
     plan::{Source, Target},
     snapshot::{HostState, Mode, Pool, Trigger},
 };
-use muster_model::{Duration, Timestamp, k8s::PodKey};
+use muster_model::{
+    Duration, Known, Timestamp,
+    k8s::PodKey,
+    pool::{self, ScaleDirection},
+    trigger::Finding,
+};
 
 use super::Decided;
 use crate::{
@@ -19,6 +24,8 @@ use crate::{
     snapshot::{Built, Inputs},
 };
 
+/// Characters of a query in a sentence.
+const MOST_OF_A_QUERY: usize = 60;
 /// Actions that a record lists; the rest is in its snapshot.
 const MOST_ACTIONS: usize = 40;
 /// Pods that an action names.
@@ -39,7 +46,7 @@ pub(super) struct Before<'b> {
 /// The decision that a plan makes, without a number.
 pub(super) fn draft(inputs: &Inputs, built: &Built, decided: &Decided, before: &Before<'_>) -> Draft {
     let (snapshot, plan) = (&built.snapshot, &decided.plan);
-    let mut actions = actions(snapshot, decided);
+    let mut actions = actions(inputs, snapshot, decided);
     let more_actions = count(actions.len().saturating_sub(MOST_ACTIONS));
     let mut pools: Vec<String> = actions.iter().map(|action| action.pool.clone()).collect();
     pools.sort();
@@ -108,7 +115,7 @@ fn outcome(now: Timestamp, decided: &Decided, actions: &[Action]) -> Outcome {
     Outcome { state, at: now, text, effects: Vec::new() }
 }
 
-fn actions(snapshot: &Snapshot, decided: &Decided) -> Vec<Action> {
+fn actions(inputs: &Inputs, snapshot: &Snapshot, decided: &Decided) -> Vec<Action> {
     let plan = &decided.plan;
     let mut pods: BTreeMap<u32, Vec<PodKey>> = BTreeMap::new();
     for placement in &plan.placements {
@@ -132,7 +139,7 @@ fn actions(snapshot: &Snapshot, decided: &Decided) -> Vec<Action> {
             node: None,
             template: new.template.to_string(),
             advice: advice(pool),
-            because: growth(snapshot, pool, &here),
+            because: growth(inputs, snapshot, pool, &here),
             pod_count: count(here.len()),
             pods: here.into_iter().take(MOST_PODS).collect(),
             evidence: None,
@@ -158,7 +165,7 @@ fn actions(snapshot: &Snapshot, decided: &Decided) -> Vec<Action> {
 }
 
 /// Why a node comes: pods, a trigger, a mark, or the size that the pool must have.
-fn growth(snapshot: &Snapshot, pool: Option<&Pool>, pods: &[PodKey]) -> String {
+fn growth(inputs: &Inputs, snapshot: &Snapshot, pool: Option<&Pool>, pods: &[PodKey]) -> String {
     if let Some(first) = pods.first() {
         return match pods.len() {
             1 => format!("1 pod waits for it: {first}"),
@@ -167,7 +174,14 @@ fn growth(snapshot: &Snapshot, pool: Option<&Pool>, pods: &[PodKey]) -> String {
     }
     let Some(pool) = pool else { return "1 node is missing".to_owned() };
     match step(snapshot, pool) {
-        Some(Step::Trigger) => format!("1 trigger of pool {} asks for growth", pool.name),
+        Some(Step::Trigger) => match firing(inputs, pool) {
+            Some((trigger, finding)) => {
+                let name = trigger.name.as_deref().unwrap_or(&trigger.metric_query);
+                let name: String = name.chars().take(MOST_OF_A_QUERY).collect();
+                format!("trigger {name} of pool {} asks for growth: {}", pool.name, finding.why)
+            }
+            None => format!("1 trigger of pool {} asks for growth", pool.name),
+        },
         Some(Step::HighMark { share, mark, since, .. }) => format!(
             "{} % of the {} of pool {} is requested, above {mark} % for {}",
             share.percent(),
@@ -181,6 +195,17 @@ fn growth(snapshot: &Snapshot, pool: Option<&Pool>, pods: &[PodKey]) -> String {
             None => format!("pool {} has fewer nodes than its minimum of {}", pool.name, pool.min),
         },
     }
+}
+
+/// The trigger that asks for growth, and what it found.
+fn firing<'a>(inputs: &'a Inputs, pool: &Pool) -> Option<(&'a pool::Trigger, &'a Finding)> {
+    let asked = inputs.pools.iter().find(|one| one.name() == &*pool.name)?;
+    asked.triggers.iter().find_map(|one| match &one.finding {
+        Known::Value { value, .. } if value.fires && one.trigger.scale_direction == ScaleDirection::Up => {
+            Some((&one.trigger, value))
+        }
+        Known::Value { .. } | Known::Unknown { .. } => None,
+    })
 }
 
 /// Whole seconds: nobody reads further.

@@ -193,6 +193,10 @@ fn limits(inputs: &Inputs, draft: &mut Draft) {
     let mut limits = Limits {
         power: PowerLimits { waking: Some(global.max_power_operations), ..PowerLimits::default() },
         max_removals: Some(global.max_power_operations),
+        caution: match &inputs.observed {
+            Observed::View(view) => view.slow.as_deref().map(Into::into),
+            Observed::NotConnected => None,
+        },
         ..Limits::default()
     };
     let mut racks: std::collections::BTreeSet<&str> =

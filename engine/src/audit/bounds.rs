@@ -9,8 +9,9 @@ use muster_model::{
 
 use super::{At, Fault, Findings};
 use crate::{
-    plan::Plan,
+    plan::{NewNode, Plan, Source},
     snapshot::{MemberState, Mode, Pool, Scope, Snapshot, Stops},
+    trouble::Troubles,
 };
 
 pub(super) fn check(snapshot: &Snapshot, plan: &Plan, findings: &mut Findings) {
@@ -18,6 +19,7 @@ pub(super) fn check(snapshot: &Snapshot, plan: &Plan, findings: &mut Findings) {
         check_pool(snapshot, plan, pool, findings);
     }
     check_growth(snapshot, plan, findings);
+    check_trouble(snapshot, plan, findings);
     check_removals(snapshot, plan, findings);
     check_cluster(snapshot, plan, findings);
 }
@@ -115,6 +117,26 @@ fn check_growth(snapshot: &Snapshot, plan: &Plan, findings: &mut Findings) {
     }
     if let Some(max) = snapshot.limits.max_new.filter(|max| count(plan.new_nodes.len()) > *max) {
         findings.add(At::Plan, Fault::TooManyNew { planned: plan.new_nodes.len(), max });
+    }
+}
+
+/// Where there is trouble only few machines are on their way up at one time.
+fn check_trouble(snapshot: &Snapshot, plan: &Plan, findings: &mut Findings) {
+    if plan.new_nodes.is_empty() {
+        return;
+    }
+    for brake in Troubles::of(snapshot).brakes(snapshot) {
+        let rack = |new: &NewNode| match &new.source {
+            Source::Host { host } => snapshot.host(host).and_then(|host| host.rack.as_deref()),
+            Source::Bought { .. } => None,
+        };
+        let new = plan.new_nodes.iter().filter(|new| brake.place.holds(&new.pool, rack(new)));
+        let new = count(new.count());
+        let rising = brake.rising.saturating_add(new);
+        if new > 0 && rising > brake.most {
+            let (place, limit) = (brake.place.to_string(), brake.most);
+            findings.add(At::Plan, Fault::TooFast { place, why: brake.why, rising, limit });
+        }
     }
 }
 

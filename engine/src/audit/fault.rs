@@ -27,44 +27,168 @@ pub enum At {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    UnknownPool { pool: String },
-    UnknownTemplate { pool: String, template: String },
-    NotOffered { template: String, zone: String, capacity_type: String },
-    OfferingExhausted { template: String, zone: String, capacity_type: String, supply: u32 },
-    UnknownHost { host: String },
-    WrongHost { host: String, why: String },
-    HostUsedTwice { host: String },
-    NodeNameTaken { node: String },
-    WrongPrice { node: String, found: i64, expected: i64 },
-    AboveMax { pool: String, nodes: u32, max: u32 },
-    BelowMin { pool: String, nodes: u32, min: u32 },
-    LastThere { node: String, place: String, required: u32 },
-    Frozen { pool: String },
-    Held { what: String, why: String },
-    Unobserved { node: String, why: String },
-    TooManyNew { planned: usize, max: u32 },
-    TooManyRemovals { planned: usize, max: u32 },
-    TooManyNodes { nodes: usize, max: u32 },
-    TooMuch { whose: String, resource: String, total: String, limit: String },
-    TooExpensive { price: i64, limit: i64 },
-    TooMuchPower { whose: String, milliwatts: i64, limit: i64 },
-    TooMuchInrush { whose: String, milliwatts: i64, limit: i64 },
-    TooManyWaking { whose: String, waking: u32, limit: u32 },
-    UnknownPod { pod: PodKey },
-    NotPending { pod: PodKey },
-    PlacedTwice { pod: PodKey },
-    Unaccounted { pod: PodKey },
-    UnknownNode { node: String },
-    LeavingNode { node: String },
-    Refused { pod: PodKey, node: String, plugin: Plugin, reasons: Vec<String> },
-    GroupTorn { group: String, placed: u32, min: u32 },
-    NotOurs { node: String },
-    RemovedTwice { node: String },
-    NotOnNode { pod: PodKey, node: String },
-    LeftBehind { pod: PodKey, node: String },
-    Unmovable { pod: PodKey, why: String },
-    BudgetExhausted { pod: PodKey, budget: String, allowed: i64 },
-    SeveralBudgets { pod: PodKey, budgets: usize },
+    UnknownPool {
+        pool: String,
+    },
+    UnknownTemplate {
+        pool: String,
+        template: String,
+    },
+    NotOffered {
+        template: String,
+        zone: String,
+        capacity_type: String,
+    },
+    OfferingExhausted {
+        template: String,
+        zone: String,
+        capacity_type: String,
+        supply: u32,
+    },
+    UnknownHost {
+        host: String,
+    },
+    WrongHost {
+        host: String,
+        why: String,
+    },
+    HostUsedTwice {
+        host: String,
+    },
+    NodeNameTaken {
+        node: String,
+    },
+    WrongPrice {
+        node: String,
+        found: i64,
+        expected: i64,
+    },
+    AboveMax {
+        pool: String,
+        nodes: u32,
+        max: u32,
+    },
+    BelowMin {
+        pool: String,
+        nodes: u32,
+        min: u32,
+    },
+    LastThere {
+        node: String,
+        place: String,
+        required: u32,
+    },
+    Frozen {
+        pool: String,
+    },
+    Held {
+        what: String,
+        why: String,
+    },
+    Unobserved {
+        node: String,
+        why: String,
+    },
+    TooManyNew {
+        planned: usize,
+        max: u32,
+    },
+    TooManyRemovals {
+        planned: usize,
+        max: u32,
+    },
+    TooManyNodes {
+        nodes: usize,
+        max: u32,
+    },
+    TooMuch {
+        whose: String,
+        resource: String,
+        total: String,
+        limit: String,
+    },
+    TooExpensive {
+        price: i64,
+        limit: i64,
+    },
+    TooMuchPower {
+        whose: String,
+        milliwatts: i64,
+        limit: i64,
+    },
+    TooMuchInrush {
+        whose: String,
+        milliwatts: i64,
+        limit: i64,
+    },
+    TooManyWaking {
+        whose: String,
+        waking: u32,
+        limit: u32,
+    },
+    /// More on their way up than times of trouble allow.
+    TooFast {
+        place: String,
+        why: String,
+        rising: u32,
+        limit: u32,
+    },
+    UnknownPod {
+        pod: PodKey,
+    },
+    NotPending {
+        pod: PodKey,
+    },
+    PlacedTwice {
+        pod: PodKey,
+    },
+    Unaccounted {
+        pod: PodKey,
+    },
+    UnknownNode {
+        node: String,
+    },
+    LeavingNode {
+        node: String,
+    },
+    Refused {
+        pod: PodKey,
+        node: String,
+        plugin: Plugin,
+        reasons: Vec<String>,
+    },
+    GroupTorn {
+        group: String,
+        placed: u32,
+        min: u32,
+    },
+    NotOurs {
+        node: String,
+    },
+    RemovedTwice {
+        node: String,
+    },
+    NotOnNode {
+        pod: PodKey,
+        node: String,
+    },
+    LeftBehind {
+        pod: PodKey,
+        node: String,
+    },
+    Unmovable {
+        pod: PodKey,
+        why: String,
+    },
+    BudgetExhausted {
+        pod: PodKey,
+        budget: String,
+        allowed: i64,
+    },
+    SeveralBudgets {
+        pod: PodKey,
+        budgets: usize,
+    },
 }
 
 impl Fault {
@@ -94,6 +218,7 @@ impl Fault {
             Self::TooMuchPower { .. } => "TooMuchPower",
             Self::TooMuchInrush { .. } => "TooMuchInrush",
             Self::TooManyWaking { .. } => "TooManyWaking",
+            Self::TooFast { .. } => "TooFast",
             Self::UnknownPod { .. } => "UnknownPod",
             Self::NotPending { .. } => "NotPending",
             Self::PlacedTwice { .. } => "PlacedTwice",
@@ -165,6 +290,12 @@ impl fmt::Display for Fault {
             }
             Self::TooMuchInrush { whose, milliwatts, limit } => {
                 write!(f, "starting hosts of {whose} could draw {milliwatts} mW, {limit} mW is allowed")
+            }
+            Self::TooFast { place, why, rising, limit } => {
+                write!(
+                    f,
+                    "{rising} machines of {place} would be on their way up, at most {limit} while {why}"
+                )
             }
             Self::TooManyWaking { whose, waking, limit } => {
                 write!(f, "{waking} hosts of {whose} would start at once, {limit} are allowed")

@@ -294,6 +294,16 @@ fn power_limits_hold_for_everything_and_for_each_rack() {
 }
 
 #[test]
+fn few_machines_are_on_their_way_in_times_of_trouble() {
+    let slow = |snapshot: &mut Snapshot| snapshot.limits.caution = Some("answers take 10 s".into());
+    check("TooFast", |snapshot, _| slow(snapshot));
+    let mut large = snapshot();
+    slow(&mut large);
+    large.cluster.nodes.extend((0..20).map(|number| node(&format!("more-{number}"), json!({}))));
+    assert!(audit(&large, &plan()).is_empty()); // two of more than twenty
+}
+
+#[test]
 fn holds_and_gaps_are_respected() {
     let hold = |scope, stops| Hold { scope, stops, why: "because".into(), until: None };
     check("Held", |snapshot, _| snapshot.holds.push(hold(Scope::Pool("metal".into()), Stops::Growth)));

@@ -18,6 +18,7 @@ use crate::{
     snapshot::{Member, MemberState, Snapshot},
     solve::{Problem, State},
     template,
+    trouble::is_ready,
 };
 
 /// A bound pod that would have to move.
@@ -281,11 +282,6 @@ fn seats<'a>(snapshot: &'a Snapshot, fresh: &'a [Node]) -> Vec<Seat<'a>> {
         arriving: 0,
     });
     old.chain(new).collect()
-}
-
-/// A node that says nothing about itself counts as ready.
-pub(crate) fn is_ready(node: &Node) -> bool {
-    node.status.condition("Ready").is_none_or(|condition| &*condition.status == "True")
 }
 
 /// Bound pods by node.

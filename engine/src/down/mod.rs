@@ -29,7 +29,6 @@ mod volumes;
 
 pub(crate) use ground::by_name;
 pub use pods::{Controllers, Fate, blocks, fate};
-pub use pools::is_pool_in_trouble;
 pub use report::{Blocker, Kept, Movement, Outcome, PodBlock, Refusal, Refused, Report, Verdict, Witness};
 pub(crate) use steps::step_among;
 pub use steps::{Step, above_mark, step};

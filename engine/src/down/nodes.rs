@@ -5,13 +5,16 @@ use std::collections::BTreeMap;
 use muster_model::Timestamp;
 
 use super::{
-    ground::{Ground, Seat, is_ready},
+    ground::{Ground, Seat},
     pods::DO_NOT_DISRUPT,
     pools::Pools,
     report::Blocker,
     usage::Usage,
 };
-use crate::snapshot::{Gap, Health, Hold, Host, MemberState, Scope, Snapshot, Stops};
+use crate::{
+    snapshot::{Gap, Health, Hold, Host, MemberState, Scope, Snapshot, Stops},
+    trouble::is_ready,
+};
 
 const NO_SCALE_DOWN: &str = "cluster-autoscaler.kubernetes.io/scale-down-disabled";
 

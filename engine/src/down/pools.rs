@@ -1,63 +1,21 @@
-//! What pools allow: sizes, marks, headroom, triggers, and the breaker for times of trouble.
+//! What pools allow: sizes, marks, headroom, triggers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_model::{Duration, Timestamp, k8s::Node};
+use muster_model::{Timestamp, k8s::Node};
 
 use super::{
-    ground::{Ground, Seat, is_ready},
+    ground::{Ground, Seat},
     places::{self, Places, Spot},
     report::Blocker,
 };
 use crate::{
     fit::Amounts,
     plan::Plan,
-    snapshot::{Host, MemberState, Mode, Pool, Snapshot, Trigger},
+    snapshot::{Host, MemberState, Mode, Pool, Trigger},
     solve::State,
+    trouble::{Troubles, Unready},
 };
-
-/// How much may be unready before nothing is removed any more: more than so many nodes, and more than this share of
-/// them. Then the view is not to be trusted, or there is trouble enough.
-#[derive(Debug, Clone, Copy)]
-struct Breaker {
-    nodes: u32,
-    percent: u32,
-}
-
-const IN_CLUSTER: Breaker = Breaker { nodes: 3, percent: 45 };
-const IN_RACK: Breaker = Breaker { nodes: 1, percent: 45 };
-/// A quarter of a pool is too much already: what is left of it has to do the work of the others.
-const IN_POOL: Breaker = Breaker { nodes: 1, percent: 24 };
-
-/// A node that was ready, was not, and is again counts as unready for this much longer: nodes that come and go keep
-/// the breaker open, instead of letting it go open and shut.
-const RECOVERY: Duration = Duration::from_mins(5);
-
-/// Nodes that are not ready among those that should be.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Unready {
-    pub(crate) unready: u32,
-    pub(crate) total: u32,
-}
-
-impl Unready {
-    fn count(&mut self, unready: bool) {
-        self.total += 1;
-        self.unready += u32::from(unready);
-    }
-
-    /// Whether so much is wrong that nothing may be removed.
-    fn is_too_much(self, breaker: Breaker) -> bool {
-        !muster_model::planted::is("F16")
-            && self.unready > breaker.nodes
-            && u64::from(self.unready) * 100 > u64::from(self.total) * u64::from(breaker.percent)
-    }
-}
-
-/// Whether so much of a pool is not ready that nothing of it may be removed or repaired.
-pub fn is_pool_in_trouble(unready: u32, total: u32) -> bool {
-    Unready { unready, total }.is_too_much(IN_POOL)
-}
 
 /// One pool while nodes are taken out of it.
 #[derive(Debug, Clone)]
@@ -74,7 +32,6 @@ pub(crate) struct Tally<'a> {
     pub(crate) added: u32,
     /// Creation of the youngest node and of the second youngest.
     newest: [Option<Timestamp>; 2],
-    unready: Unready,
     /// By lane, over the nodes that stay.
     pub(crate) allocatable: Vec<i64>,
     pub(crate) used: Vec<i64>,
@@ -94,8 +51,7 @@ pub(crate) struct Pools<'a> {
     occupied: Vec<bool>,
     /// Rack and zone of every seat.
     spots: Vec<Spot<'a>>,
-    cluster: Unready,
-    racks: BTreeMap<&'a str, Unready>,
+    troubles: Troubles<'a>,
     cpu: Option<usize>,
     memory: Option<usize>,
 }
@@ -112,8 +68,7 @@ impl<'a> Pools<'a> {
             of: Vec::with_capacity(ground.seats.len()),
             occupied: Vec::with_capacity(ground.seats.len()),
             spots: Vec::with_capacity(ground.seats.len()),
-            cluster: Unready::default(),
-            racks: BTreeMap::new(),
+            troubles: Troubles::of(snapshot),
             cpu: lane("cpu"),
             memory: lane("memory"),
             tallies: Vec::new(),
@@ -129,20 +84,8 @@ impl<'a> Pools<'a> {
             if seat.index.is_none() {
                 continue;
             }
-            let upcoming =
-                seat.member.is_some_and(|member| matches!(member.state, MemberState::Upcoming { .. }));
-            let unready = is_unready(snapshot, seat.node, host);
-            if !upcoming {
-                pools.cluster.count(unready);
-                if let Some(rack) = spot[0] {
-                    pools.racks.entry(rack).or_default().count(unready);
-                }
-            }
             let Some(pool) = pool else { continue };
             let tally = &mut tallies[pool as usize];
-            if !upcoming {
-                tally.unready.count(unready);
-            }
             if let Some(created) = seat.node.metadata.creation_timestamp {
                 tally.saw(created);
             }
@@ -172,19 +115,10 @@ impl<'a> Pools<'a> {
     }
 
     /// The breaker, if it is open for a node of the pool and rack.
-    pub(crate) fn breaker(&self, pool: Option<u32>, rack: Option<&str>) -> Option<Blocker> {
-        let open = |scope: String, seen: Unready, breaker| {
-            seen.is_too_much(breaker).then_some(Blocker::TooManyUnready {
-                scope,
-                unready: seen.unready,
-                total: seen.total,
-            })
-        };
-        let in_pool = pool.map(|pool| &self.tallies[pool as usize]);
-        let in_rack = rack.and_then(|rack| Some((rack, *self.racks.get(rack)?)));
-        open("the cluster".to_owned(), self.cluster, IN_CLUSTER)
-            .or_else(|| in_pool.and_then(|t| open(format!("pool {}", t.pool.name), t.unready, IN_POOL)))
-            .or_else(|| in_rack.and_then(|(rack, seen)| open(format!("rack {rack}"), seen, IN_RACK)))
+    pub(crate) fn breaker(&self, pool: Option<u32>, rack: Option<&'a str>) -> Option<Blocker> {
+        let pool = pool.map(|pool| &*self.tallies[pool as usize].pool.name);
+        let (place, Unready { unready, total }) = self.troubles.around(pool, rack)?;
+        Some(Blocker::TooManyUnready { scope: place.to_string(), unready, total })
     }
 
     /// The word of a pool that asks for spread, if the node is the last one in its rack or zone.
@@ -301,26 +235,12 @@ fn tally<'a>(pool: &'a Pool, plan: &Plan, ground: &Ground<'_>) -> Tally<'a> {
         removed: 0,
         added: plan.new_nodes.iter().filter(|new| new.pool == pool.name).count() as u32,
         newest: [None; 2],
-        unready: Unready::default(),
         allocatable: vec![0; lanes],
         used: vec![0; lanes],
         places: Places::new(pool),
         headroom: headroom.collect(),
         free_nodes: 0,
     }
-}
-
-fn is_unready(snapshot: &Snapshot, node: &Node, host: Option<&Host>) -> bool {
-    let state = snapshot.members.get(node.name()).map(|member| member.state);
-    state == Some(MemberState::Unready) || !is_ready(node) || has_just_recovered(snapshot.now, node, host)
-}
-
-/// Whether it has become ready again a moment ago. One that has just been started was not ready before.
-fn has_just_recovered(now: Timestamp, node: &Node, host: Option<&Host>) -> bool {
-    let changed = node.status.condition("Ready").and_then(|condition| condition.last_transition_time);
-    let began = host.and_then(|host| host.on_since).or(node.metadata.creation_timestamp);
-    let (Some(changed), Some(began)) = (changed, began) else { return false };
-    changed <= now && now.since(changed) < RECOVERY && changed.since(began) > RECOVERY
 }
 
 impl Tally<'_> {
@@ -436,53 +356,5 @@ impl Tally<'_> {
                 required: *required,
             })
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_breaker_opens_on_many_and_much() {
-        #[track_caller]
-        fn check(unready: u32, total: u32, breaker: Breaker, expected: bool) {
-            assert_eq!(Unready { unready, total }.is_too_much(breaker), expected, "{unready} of {total}");
-        }
-        check(0, 0, IN_CLUSTER, false);
-        check(3, 3, IN_CLUSTER, false); // few
-        check(4, 9, IN_CLUSTER, false); // 44 %
-        check(4, 8, IN_CLUSTER, true);
-        check(45, 100, IN_CLUSTER, false); // exactly the share
-        check(46, 100, IN_CLUSTER, true);
-        check(2, 4, IN_RACK, true); // half a rack
-        check(1, 4, IN_POOL, false); // one bad node is no trouble of the pool
-        check(2, 8, IN_POOL, true); // a quarter
-        check(2, 9, IN_POOL, false);
-    }
-
-    #[test]
-    fn ops_r14_a_node_that_comes_and_goes_counts_as_unready() {
-        #[track_caller]
-        fn check(changed: &str, on_since: &str, expected: bool) {
-            let at = |text: &str| format!("2026-01-05T{text}Z").parse::<Timestamp>().unwrap();
-            let node: Node = serde_json::from_value(serde_json::json!({
-                "metadata": {"name": "a", "creationTimestamp": "2026-01-01T00:00:00Z"},
-                "status": {"conditions": [{"type": "Ready", "status": "True",
-                    "lastTransitionTime": format!("2026-01-05T{changed}Z")}]},
-            }))
-            .unwrap();
-            let host = Host { on_since: Some(at(on_since)), ..Host::default() };
-            assert_eq!(
-                has_just_recovered(at("12:00:00"), &node, Some(&host)),
-                expected,
-                "{changed} {on_since}"
-            );
-        }
-        // Ready since, serving since => counts as unready still.
-        check("11:58:00", "08:00:00", true);
-        check("11:55:00", "08:00:00", false); // long enough ago
-        check("11:58:00", "11:58:00", false); // it has just been started
-        check("12:01:00", "08:00:00", false); // a clock that is ahead
     }
 }

@@ -13,6 +13,7 @@ use crate::{
     snapshot::{
         Host, HostState, MemberState, Mode, Pool, PowerLimits, Scope, Snapshot, Stops, sum_of_prices,
     },
+    trouble::{Place, Troubles},
 };
 
 /// A limit that is reached, and the patch that would raise it for `more` machines.
@@ -40,6 +41,7 @@ pub(super) fn all(scene: &Scene<'_>, candidate: &Candidate, more: u32) -> Vec<Li
     found.extend(pool_resources(scene, pool, node, more));
     found.extend(cluster(scene, node, price, more));
     found.extend(power(scene, candidate));
+    found.extend(trouble(scene, candidate));
     found
 }
 
@@ -340,6 +342,44 @@ fn cluster(scene: &Scene<'_>, node: &Node, price: i64, more: u32) -> Vec<Limit> 
         }
     }
     found
+}
+
+/// The word of a place in trouble, where as many machines are on their way up as may be.
+fn trouble(scene: &Scene<'_>, candidate: &Candidate) -> Option<Limit> {
+    let (snapshot, pool) = (scene.snapshot, scene.pool_of(candidate));
+    let rack_of = |name: &str| snapshot.host(name).and_then(|host| host.rack.as_deref());
+    let free: Vec<Option<&str>> = scene
+        .hosts_of(candidate)
+        .filter(|host| is_usable(snapshot, host) && !starts(scene, host))
+        .map(|host| host.rack.as_deref())
+        .collect();
+    let brakes = Troubles::of(snapshot).brakes(snapshot).into_iter().filter(|brake| {
+        let new = scene.plan.new_nodes.iter().filter(|new| {
+            let rack = match &new.source {
+                Source::Host { host } => rack_of(host),
+                Source::Bought { .. } => None,
+            };
+            brake.place.holds(&new.pool, rack)
+        });
+        let holds = if free.is_empty() {
+            brake.place.holds(&pool.name, None)
+        } else {
+            free.iter().all(|rack| brake.place.holds(&pool.name, *rack))
+        };
+        holds && brake.rising.saturating_add(count(new.count())) >= brake.most
+    });
+    brakes.into_iter().next().map(|brake| {
+        let object = match brake.place {
+            Place::Cluster => "config/global".to_owned(),
+            Place::Pool(name) => format!("nodepools/{name}"),
+            Place::Rack(name) => format!("racks/{name}"),
+        };
+        let cause = Cause::new(Code::SlowGrowth, object, "nodes")
+            .found(format!("{} on their way up", brake.most), "one more");
+        Limit::fixed(
+            cause.saying(format!("{} grows by {} at a time while {}", brake.place, brake.most, brake.why)),
+        )
+    })
 }
 
 fn power(scene: &Scene<'_>, candidate: &Candidate) -> Option<Limit> {

@@ -51,6 +51,7 @@ codes! {
     ClusterPriceLimit: "cluster", "The price of all nodes together would exceed its limit.";
     PowerLimit: "host", "Starting the host would exceed the watts of its rack or of all hosts.";
     WakingLimit: "host", "As many hosts start at this moment as may start at one time.";
+    SlowGrowth: "pool", "So much is not ready there that only few machines may be on their way up at one time.";
     SoldOut: "pool", "A matching machine exists in the pool's templates, but none can be had now.";
     NoUsableHost: "pool", "A matching host exists, but none of them can be started now.";
     Contradiction: "pod", "Two requirements of the pod exclude each other; no node can satisfy both.";

@@ -15,6 +15,7 @@ use crate::{
     },
     solve::UNLIMITED,
     template,
+    trouble::{Brake, Place, Troubles},
 };
 
 /// A warning of the hardware adds this share of the cost, in percent.
@@ -95,6 +96,7 @@ pub enum LimitName {
     Power { whose: String },
     Inrush { whose: String },
     Waking { whose: String },
+    Trouble { place: String, why: String },
 }
 
 /// Pools with their index, by name: the order of the snapshot does not matter.
@@ -108,6 +110,7 @@ impl Ways {
     pub(crate) fn new(snapshot: &Snapshot) -> Self {
         let mut ways = Self::default();
         let shared = ways.cluster_budgets(snapshot);
+        let brakes = ways.brakes(snapshot);
         for (index, pool) in pools_by_name(snapshot) {
             if pool.mode == Mode::Frozen
                 || snapshot.hold(&[Scope::Pool(pool.name.clone())], Stops::Growth).is_some()
@@ -126,6 +129,8 @@ impl Ways {
                     let amount = budget.amount(list, way.price);
                     (amount > 0).then_some((budget.id, amount))
                 }));
+                let here = brakes.iter().filter(|(place, _)| place.holds(&pool.name, way.rack.as_deref()));
+                way.takes.extend(here.map(|(_, id)| (*id, 1)));
             }
         }
         ways
@@ -260,6 +265,16 @@ impl Ways {
             shared.push(Budget { id: self.budget(most - spent, LimitName::ClusterPrice), of: Of::Price });
         }
         shared
+    }
+
+    /// How many machines more may be on their way up at one time where there is trouble.
+    fn brakes<'a>(&mut self, snapshot: &'a Snapshot) -> Vec<(Place<'a>, u32)> {
+        let brakes = Troubles::of(snapshot).brakes(snapshot).into_iter();
+        let budgets = brakes.map(|Brake { place, why, rising, most }| {
+            let left = i64::from(most) - i64::from(rising);
+            (place, self.budget(left, LimitName::Trouble { place: place.to_string(), why }))
+        });
+        budgets.collect()
     }
 
     /// What starting a host takes of the watts and starts of its rack and of all hosts.

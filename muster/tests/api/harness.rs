@@ -30,7 +30,7 @@ impl Drop for Process {
 
 /// Runs a command until the returned value is dropped or this process ends. Its standard output is ours, its log goes
 /// to a file, if one is named.
-fn run(
+pub(crate) fn run(
     command: &[&str],
     environment: &[(&str, &str)],
     log: Option<&Path>,

@@ -9,6 +9,8 @@
 #[allow(dead_code, reason = "shared with the tests of the API, which use all of it")]
 #[path = "../api/harness.rs"]
 mod harness;
+#[path = "../api/prometheus.rs"]
+mod prometheus;
 
 mod blind;
 mod demand;
@@ -20,6 +22,7 @@ mod inside;
 mod keeps;
 mod lab;
 mod liar;
+mod measured;
 mod privilege;
 mod replicas;
 mod resources;

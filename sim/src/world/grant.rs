@@ -46,6 +46,7 @@ impl Simulation {
                     What::ClockRate { rate } => {
                         if let Some(process) = self.process(number) {
                             process.clock.run_at(*rate);
+                            self.world().state().judge.fast = Some((*rate, None));
                         }
                     }
                     _ => self.cut(number, true),
@@ -89,6 +90,9 @@ impl Simulation {
             (What::ClockRate { .. }, Some(number)) => {
                 if let Some(process) = self.process(number) {
                     process.clock.run_at(1);
+                    let now = self.world().now().millis();
+                    let fast = &mut self.world().state().judge.fast;
+                    *fast = fast.map(|(rate, _)| (rate, Some(now)));
                 }
             }
             (What::StoreDown, _) => self.cut_all(false),

@@ -59,6 +59,8 @@ pub(super) struct Judge {
     pub caps: BTreeMap<String, u32>,
     /// When power-ons were sent, in that order.
     pub starts: Vec<u64>,
+    /// How fast the clock of a process ran, and until when; it knows no other second.
+    pub fast: Option<(u64, Option<u64>)>,
     pub starts_per_second: Option<u32>,
     /// Processes that may act now, by their number.
     pub told: BTreeSet<String>,
@@ -96,6 +98,12 @@ impl Judge {
     /// Somebody else switched this machine.
     pub(super) fn not_ours(&mut self, machine: &str, now: u64) {
         self.foreign.insert(machine.to_owned(), now);
+    }
+
+    /// How long a second is by the clocks of processes, in true milliseconds.
+    fn second(&self, at: u64) -> u64 {
+        let ran = self.fast.filter(|(_, until)| until.is_none_or(|until| at < until.saturating_add(SECOND)));
+        ran.map_or(SECOND, |(rate, _)| SECOND / rate.max(1))
     }
 }
 
@@ -558,13 +566,14 @@ impl State {
 
     /// Power-ons are let go at a rate, when they are sent; the ways to machines take times of their own.
     fn judge_rate(&mut self, sent: u64) {
+        let second = self.judge.second(sent);
         let starts = &mut self.judge.starts;
         let place = starts.partition_point(|at| *at <= sent);
         starts.insert(place, sent);
-        let before = starts[..place].iter().rev().take_while(|at| sent - **at < SECOND).count();
-        let after = starts[place + 1..].iter().take_while(|at| **at - sent < SECOND).count();
+        let before = starts[..place].iter().rev().take_while(|at| sent - **at < second).count();
+        let after = starts[place + 1..].iter().take_while(|at| **at - sent < second).count();
         let near = &starts[place - before..=place + after];
-        let within = |from: usize| near[from..].iter().take_while(|at| **at - near[from] < SECOND).count();
+        let within = |from: usize| near[from..].iter().take_while(|at| **at - near[from] < second).count();
         let many = (0..near.len()).map(within).max().unwrap_or(0);
         if let Some(most) = self.judge.starts_per_second
             && many > most as usize

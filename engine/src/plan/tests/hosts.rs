@@ -6,7 +6,8 @@ use serde_json::json;
 use super::{add_node, host, new_zones, plan, pods, pool, template};
 use crate::{
     Snapshot,
-    snapshot::{Health, Host, HostState, PowerLimits, Preference},
+    explain::{Explainer, Scene},
+    snapshot::{Health, Host, HostState, MemberState, PowerLimits, Preference},
 };
 
 /// Hosts of one shape with four cores, and pods that fill so many of them.
@@ -117,6 +118,45 @@ fn watts_inrush_and_starts_are_limited() {
     check(PowerLimits { milliwatts: Some(900_000), ..PowerLimits::default() }, 3);
     check(PowerLimits { inrush_milliwatts: Some(1_000_000), ..PowerLimits::default() }, 2);
     check(PowerLimits { waking: Some(1), ..PowerLimits::default() }, 1);
+}
+
+/// OPS-R14: where so much is not ready that nothing is removed, growth goes on, a tenth of the nodes at a time.
+#[test]
+fn ops_r14_growth_is_slower_in_times_of_trouble() {
+    #[track_caller]
+    fn check(unready: usize, upcoming: usize, slow: Option<&str>, woken: usize, expected: &str) {
+        let place = |at: usize| edited(&format!("h{at}"), |host| host.rack = Some("r".into()));
+        let mut snapshot = rack((0..28).map(place).collect(), 8);
+        for at in 0..20 + upcoming {
+            let name = format!("h{at}");
+            add_node(&mut snapshot, &name, "metal", "z", 0);
+            (snapshot.hosts[at].state, snapshot.hosts[at].node) =
+                (HostState::Ready, Some(name.as_str().into()));
+            let state = if at < unready {
+                MemberState::Unready
+            } else if at < 20 {
+                MemberState::Ready
+            } else {
+                MemberState::Upcoming { expected: snapshot.now }
+            };
+            snapshot.members.get_mut(&*name).unwrap().state = state;
+        }
+        snapshot.limits.caution = slow.map(Into::into);
+        let decision = plan(&snapshot);
+        assert_eq!(decision.plan.new_nodes.len(), woken);
+        let scene = Scene::new(&snapshot, &decision.plan);
+        let why = |pod| Explainer::new(&scene).pod_headline(pod).expect("a pod").1;
+        let said = decision.plan.unplaced.last().map_or(String::new(), why);
+        assert_eq!(said.split_once(": ").map_or("", |(_, why)| why), expected);
+    }
+    let pool = "pool metal grows by 2 at a time while 6 of its 20 nodes are not ready";
+    check(4, 0, None, 8, ""); // a fifth is no trouble
+    check(6, 0, None, 2, pool);
+    check(6, 1, None, 1, pool); // one is on its way
+    check(6, 2, None, 0, pool);
+    check(10, 0, None, 2, "the cluster grows by 2 at a time while 10 of its 20 nodes are not ready");
+    let slow = "the API server took 10s for an answer";
+    check(0, 0, Some(slow), 2, &format!("the cluster grows by 2 at a time while {slow}"));
 }
 
 #[test]
