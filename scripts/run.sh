@@ -6,4 +6,4 @@ cd "$root"
 need cc gcc
 scripts/page/build.sh
 cargo build --release --locked -p muster
-exec target/release/muster demo "$@"
+exec "${CARGO_TARGET_DIR:-target}/release/muster" demo "$@"

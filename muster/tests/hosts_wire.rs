@@ -557,6 +557,42 @@ async fn a_machine_is_discovered_and_registered_under_its_authority() {
     assert!(answer.to_string().contains("is not used with tlsVerify insecure"), "{answer}");
 }
 
+/// A BMC without TLS, on a server that permits it: the document that discovery makes can be registered as it is, and the
+/// host says what is wrong with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_without_tls_is_discovered_and_registered_as_that() {
+    let clock = Arc::new(RealClock::default());
+    let fleet = Fleet::start(&Layout { tls: false, ..Layout::default() }, clock).await.unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let arguments = ["--bmc-allow", "127.0.0.0/8", "--set", FACTOR, "--set", "bmc.plain-http=true"];
+    let server = Server::start(directory.path(), &arguments);
+    let user = World::new(&server.base, "embedded").named(USER);
+    let account = json!({ "kind": "bmc", "user": "admin", "password": "emulated" });
+    user.post("/api/v1/credentials", &json!({ "name": "rack-a", "spec": account })).await.expect(201);
+    let run = |words: &[&str]| muster(&server, directory.path(), words);
+    let address = fleet.first().address.to_string();
+    let found = run(&[
+        "discover",
+        &address,
+        "--credential",
+        "rack-a",
+        "--plain-http",
+        "--name",
+        "gpu-1",
+        "--pool",
+        "gpu",
+    ]);
+    assert!(found.status.success(), "{}", text(&found));
+    let document = String::from_utf8_lossy(&found.stdout).into_owned();
+    let patiently = document.replacen("\nspec:\n", &format!("\nspec:\n  deadlines: {}\n", patient()), 1);
+    std::fs::write(directory.path().join("gpu-1.yaml"), &patiently).unwrap();
+    let applied = run(&["apply", "-f", "gpu-1.yaml"]);
+    assert!(applied.status.success(), "{}", text(&applied));
+    let host = user.until("/api/v1/hosts/gpu-1", |host| host["status"]["phase"] == "idle").await;
+    let conditions = host["status"]["conditions"].to_string();
+    assert!(conditions.contains("PlainHttp"), "{conditions}");
+}
+
 /// BMCs with their own ideas about boot settings: the override is set and read back, or the host says why not and no
 /// power-on is sent.
 #[tokio::test(flavor = "multi_thread")]

@@ -103,6 +103,30 @@ export async function actions(world) {
     await dialog.waitFor({ state: 'detached' });
   });
 
+  await check('the key of a BMC is shown, and approved by who has compared it', async () => {
+    const spec = { powerInterface: 'redfish', mgmtAddress: lab.address(lab.spare), pool: 'keys', bmcCredentials: 'racks', tlsVerify: 'pin', resources: { cpu: '4', memory: '8Gi' }, deadlines: { enrolDeadline: '10h' } };
+    await lab.post('/api/v1/hosts', { name: 'key-1', spec });
+    const blocked = await until('its key is seen', async () => (await lab.get('/api/v1/hosts/key-1')).status?.bmcBlocked);
+    assert.equal(blocked.cause, 'KeyNotApproved');
+    await window.to('/hosts/key-1');
+    await settled(page);
+    const card = page.locator('section').filter({ has: page.getByRole('heading', { name: 'Its BMC is not talked to' }) });
+    await card.getByText(blocked.seenKey).first().waitFor(DONE);
+    await shot(page, 'host-key');
+    await card.getByRole('button', { name: 'Approve key' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByText(`The BMC shows ${blocked.seenKey}`).waitFor();
+    await dialog.getByText(`muster approve host key-1 --pin ${blocked.seenKey}`).waitFor();
+    await dialog.getByLabel('Reason').fill('read from its sticker');
+    await shot(page, 'host-key-dialog');
+    await dialog.getByRole('button', { name: 'Approve key', exact: true }).click();
+    await dialog.waitFor({ state: 'detached', ...DONE });
+    assert.equal((await lab.get('/api/v1/hosts/key-1')).spec.pin, blocked.seenKey);
+    await card.waitFor({ state: 'detached', ...DONE });
+    await until('its power is read', async () => (await lab.get('/api/v1/hosts/key-1')).status?.powerState !== 'unknown');
+    await lab.call('DELETE', '/api/v1/hosts/key-1?force=true');
+  });
+
   await check('names and reasons with markup are text', async () => {
     for (const where of ['/hosts/web-4', '/racks', '/']) {
       await window.to(where);

@@ -78,8 +78,10 @@ export class Lab {
     lab.port = await freePort();
     const bmcPort = await freePort();
     const second = 60 + (process.pid % 150);
-    lab.emulator = start(['emulate', 'redfish', '--count', String(hosts), '--first', `127.${second}.0.1`, '--port', String(bmcPort), '--boot', '3s'], (line) => /faults: curl (\S+)\/bmcs/.exec(line)?.[1]);
+    lab.emulator = start(['emulate', 'redfish', '--count', String(hosts + 1), '--first', `127.${second}.0.1`, '--port', String(bmcPort), '--boot', '3s'], (line) => /faults: curl (\S+)\/bmcs/.exec(line)?.[1]);
     lab.faults = await lab.emulator.ready;
+    /** The last machine is nobody's: for who registers one. */
+    lab.spare = hosts;
     lab.address = (n) => `127.${second}.0.${n + 1}:${bmcPort}`;
     await lab.serve();
     return lab;

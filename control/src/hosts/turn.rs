@@ -352,7 +352,12 @@ impl Turn<'_> {
         let phase = status.map_or(Phase::Enrolling, |status| status.phase);
         let op = state.as_ref().and_then(|state| state.op.as_ref());
         let limit = if fresh { shared.pace.scaled(FRESH) } else { shared.pace.reread(phase, op) };
-        let recent = |looked: &Looked| looked.at <= now && now.since(looked.at) < limit;
+        // What another account, key or address was refused says nothing about this one.
+        let of_now = |looked: &Looked| match &looked.bmc {
+            Known::Value { .. } => true,
+            Known::Unknown { why, .. } => why.credential_version == access,
+        };
+        let recent = |looked: &Looked| looked.at <= now && now.since(looked.at) < limit && of_now(looked);
         let ways_changed = self.memo.identified.as_ref().is_some_and(|(with, _)| *with != access);
         if probe.is_none() && !ways_changed && self.memo.looked.as_ref().is_some_and(recent) {
             return;

@@ -75,19 +75,19 @@ pub(super) fn ways(name: &str, spec: &BareMetalNodeSpec, known: Option<&HostIden
 fn endpoint(spec: &BareMetalNodeSpec, driver: &DriverSpec) -> Result<Endpoint, String> {
     let setting = |name: &str| driver.settings.get(name).map(String::as_str);
     let address = || -> Result<String, String> {
-        let own = driver.address.clone().or_else(|| spec.mgmt_address.as_ref().map(ToString::to_string));
-        own.ok_or_else(|| format!("driver {} needs an address; set mgmtAddress", driver.kind))
+        let own = driver.address.as_deref().and_then(|text| text.parse().ok());
+        let address: Option<MgmtAddress> = own.or_else(|| spec.mgmt_address.clone());
+        let address = address.map(|address| match setting("port") {
+            Some(port) if address.port().is_none() => format!("{}:{port}", address.authority()),
+            _ => address.authority(),
+        });
+        address.ok_or_else(|| format!("driver {} needs an address; set mgmtAddress", driver.kind))
     };
-    let with_port = |address: String| match setting("port") {
-        Some(port) if address.parse::<MgmtAddress>().is_ok_and(|address| address.port().is_none()) => {
-            format!("{address}:{port}")
-        }
-        _ => address,
-    };
+    // Whether it may be plain is for the rules of addresses to say.
+    let url = |address: String| format!("{}://{address}", setting("scheme").unwrap_or("https"));
     match driver.kind {
         host::DriverKind::Redfish => {
-            let address = with_port(address()?);
-            let url = if address.contains("://") { address } else { format!("https://{address}") };
+            let url = url(address()?);
             let auth = match setting("auth") {
                 Some("basic") => RedfishAuth::Basic,
                 _ => RedfishAuth::Auto,
@@ -106,7 +106,7 @@ fn endpoint(spec: &BareMetalNodeSpec, driver: &DriverSpec) -> Result<Endpoint, S
                 Some("operator") => Privilege::Operator,
                 _ => Privilege::Administrator,
             };
-            Ok(Endpoint::Ipmi { address: with_port(address()?), suite, privilege })
+            Ok(Endpoint::Ipmi { address: address()?, suite, privilege })
         }
         host::DriverKind::Wol => {
             let mac = spec.mac_address.ok_or("driver wol needs macAddress")?;
@@ -120,9 +120,7 @@ fn endpoint(spec: &BareMetalNodeSpec, driver: &DriverSpec) -> Result<Endpoint, S
         }
         host::DriverKind::Agent => Ok(Endpoint::Agent),
         host::DriverKind::Webhook => {
-            let url = with_port(address()?);
-            let url = if url.contains("://") { url } else { format!("https://{url}") };
-            Ok(Endpoint::Webhook { url, trust: trust(spec, driver)? })
+            Ok(Endpoint::Webhook { url: url(address()?), trust: trust(spec, driver)? })
         }
         // It reads as the host's own interface does, and changes nothing.
         host::DriverKind::DryRun => match spec.power_interface {
@@ -250,6 +248,25 @@ mod tests {
         }
         check(|_| {}, "redfish https://10.0.0.5");
         check(|spec| spec.power_interface = PowerInterface::Ipmi, "ipmi 10.0.0.5");
+        let v6 = |spec: &mut BareMetalNodeSpec| spec.mgmt_address = Some("2001:db8::1".parse().unwrap());
+        check(v6, "redfish https://[2001:db8::1]");
+        check(
+            |spec| {
+                v6(spec);
+                let mut ipmi = DriverSpec::new(host::DriverKind::Ipmi);
+                ipmi.settings.insert("port".into(), "6230".into());
+                spec.drivers = vec![ipmi];
+            },
+            "ipmi [2001:db8::1]:6230",
+        );
+        check(
+            |spec| {
+                let mut plain = DriverSpec::new(host::DriverKind::Redfish);
+                plain.settings.insert("scheme".into(), "http".into());
+                spec.drivers = vec![plain];
+            },
+            "redfish http://10.0.0.5",
+        );
         check(|spec| spec.mgmt_address = None, "driver redfish needs an address; set mgmtAddress");
         check(|spec| spec.power_interface = PowerInterface::Wol, "driver wol needs macAddress");
         check(

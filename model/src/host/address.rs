@@ -1,6 +1,10 @@
 //! Addresses of machines in one spelling each, so that the same machine is recognised as the same.
 
-use std::{fmt, net::IpAddr, str::FromStr};
+use std::{
+    fmt,
+    net::{IpAddr, Ipv6Addr},
+    str::FromStr,
+};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use thiserror::Error;
@@ -89,6 +93,11 @@ pub struct MgmtAddress(String);
 impl MgmtAddress {
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// As a URL writes it: an IPv6 address in brackets.
+    pub fn authority(&self) -> String {
+        if self.0.parse::<Ipv6Addr>().is_ok() { format!("[{}]", self.0) } else { self.0.clone() }
     }
 
     /// The part without the port.
@@ -208,6 +217,14 @@ mod tests {
             let address: MgmtAddress = text.parse().unwrap();
             assert_eq!(address.as_str(), read, "{text}");
             assert_eq!(address.as_str().parse::<MgmtAddress>().unwrap(), address, "reads its own text");
+        }
+        for (text, authority) in [
+            ("2001:db8::1", "[2001:db8::1]"),
+            ("[2001:db8::1]:443", "[2001:db8::1]:443"),
+            ("10.0.0.5:1", "10.0.0.5:1"),
+            ("bmc", "bmc"),
+        ] {
+            assert_eq!(text.parse::<MgmtAddress>().unwrap().authority(), authority);
         }
         let address: MgmtAddress = "[2001:db8::1]:443".parse().unwrap();
         assert_eq!((address.host(), address.port()), ("2001:db8::1", Some(443)));

@@ -166,12 +166,14 @@ impl DriverSpec {
 /// Setting names that each kind of driver knows.
 pub const fn driver_settings(kind: DriverKind) -> &'static [&'static str] {
     match kind {
-        DriverKind::Redfish => &["port", "auth", "serverName", "caBundle", "pin"],
+        DriverKind::Redfish => &["port", "auth", "serverName", "caBundle", "pin", "scheme"],
         DriverKind::Ipmi => &["port", "cipherSuite", "privilege"],
         DriverKind::Wol => &["broadcast", "port", "secureOn", "interface"],
-        DriverKind::Agent => &["port", "pin"],
-        DriverKind::Webhook => &["port", "serverName", "caBundle", "pin"],
+        DriverKind::Agent => &[],
+        DriverKind::Webhook => &["port", "serverName", "caBundle", "pin", "scheme"],
         // Those of whatever it reads through.
-        DriverKind::DryRun => &["port", "auth", "serverName", "caBundle", "pin", "cipherSuite", "privilege"],
+        DriverKind::DryRun => {
+            &["port", "auth", "serverName", "caBundle", "pin", "scheme", "cipherSuite", "privilege"]
+        }
     }
 }

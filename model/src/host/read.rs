@@ -407,6 +407,15 @@ fn read_driver(mut object: Object<'_>, findings: &mut Findings) -> Option<Driver
                 .allowed("1 to 15 characters without / and spaces, like eth0"),
         );
     }
+    if let Some(scheme) =
+        settings.get("scheme").filter(|scheme| !["https", "http"].contains(&scheme.as_str()))
+    {
+        findings.push(
+            FieldError::new(format!("{path}.scheme"), "is not a way to speak to a BMC")
+                .found_text(scheme)
+                .allowed("https, http"),
+        );
+    }
     if let Some(Err(error)) = settings.get("pin").map(|pin| pin.parse::<Pin>()) {
         findings.push(FieldError::new(format!("{path}.pin"), error.to_string()));
     }

@@ -65,7 +65,10 @@ async fn answer(call: &Call, subject: Subject, of: Option<ClusterId>) -> Result<
     let asked: Vec<ClusterId> =
         seen.into_iter().filter(|id| wanted.is_none_or(|wanted| wanted == *id)).collect();
     if asked.is_empty() {
-        return Err(ApiError::not_found(Kind::Cluster.title()));
+        let missing = ApiError::not_found(Kind::Cluster.title());
+        let nothing = "0 clusters are registered, and plans are made for clusters: `muster create cluster` adds one, \
+                       `muster describe host` says what is known of a host without one";
+        return Err(if wanted.is_none() { missing.details(nothing) } else { missing });
     }
     let mut best: Option<Explained> = None;
     for cluster in asked {

@@ -130,7 +130,7 @@ fn read_target(sent: &Value, project: &str) -> Result<(Bmc, Map<String, Value>),
             found.push(FieldError::new("address", "is required").hint("the address of the BMC"));
         }
         let address = text.and_then(|text| match text.parse::<MgmtAddress>() {
-            Ok(address) => Some(address.to_string()),
+            Ok(address) => Some(address),
             Err(error) => {
                 found.push(FieldError::new("address", error.to_string()).found_text(text));
                 None
@@ -154,13 +154,16 @@ fn read_target(sent: &Value, project: &str) -> Result<(Bmc, Map<String, Value>),
         if driver == DriverKind::Redfish {
             known.extend(remembered(&trust));
         }
+        let address = address.authority();
+        let url = format!("{}://{address}", if plain { "http" } else { "https" });
+        if driver == DriverKind::Redfish && plain {
+            known.insert(
+                "drivers".to_owned(),
+                json!([{ "kind": "redfish", "settings": { "scheme": "http" } }]),
+            );
+        }
         let endpoint = match driver {
-            DriverKind::Redfish => Endpoint::Redfish {
-                url: format!("{}://{address}", if plain { "http" } else { "https" }),
-                system,
-                trust,
-                auth: RedfishAuth::default(),
-            },
+            DriverKind::Redfish => Endpoint::Redfish { url, system, trust, auth: RedfishAuth::default() },
             DriverKind::Ipmi => {
                 Endpoint::Ipmi { address, suite: CipherSuite::default(), privilege: Privilege::default() }
             }

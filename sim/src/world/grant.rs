@@ -83,10 +83,11 @@ impl Simulation {
         let number = place.map(|place| self.struck.remove(place).1);
         match (&wish.what, number) {
             (What::KillLeader, Some(_)) => {
-                self.start().await?;
+                let number = self.start().await?;
+                self.cut(number, self.is_store_down());
             }
             (What::PauseLeader, Some(number)) => self.pause(number, false),
-            (What::CutLeader, Some(number)) => self.cut(number, false),
+            (What::CutLeader, Some(number)) => self.cut(number, self.is_store_down()),
             (What::ClockRate { .. }, Some(number)) => {
                 if let Some(process) = self.process(number) {
                     process.clock.run_at(1);
@@ -136,6 +137,11 @@ impl Simulation {
                 process.clock.jump(-millis);
             }
         }
+    }
+
+    /// Whether nobody reaches the store, whatever else ends or begins meanwhile.
+    fn is_store_down(&self) -> bool {
+        self.world().state().store_down_since.is_some()
     }
 
     fn cut(&self, number: usize, cut: bool) {

@@ -61,6 +61,7 @@ export type Host = {
     conditions?: Condition[];
     failures?: { at: string; reason: string; message: string }[];
     starts?: string[];
+    bmcBlocked?: { cause: string; message: string; since: string; seenKey?: string };
   };
   op?: { id: string; kind: string; started: string; reason: string };
   metrics?: {
