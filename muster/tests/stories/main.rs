@@ -22,6 +22,7 @@ mod inside;
 mod keeps;
 mod lab;
 mod liar;
+mod lied;
 mod measured;
 mod privilege;
 mod replicas;
