@@ -44,7 +44,8 @@ pub(super) async fn answer(bmc: &Arc<RedfishBmc>, request: Request) -> Response 
     };
     let path = parts.uri.path().trim_end_matches('/').to_owned();
     let query = parts.uri.query().map(str::to_owned);
-    let call = Call { bmc, faults: &faults, method: parts.method, query, headers: parts.headers, body: &body };
+    let call =
+        Call { bmc, faults: &faults, method: parts.method, query, headers: parts.headers, body: &body };
     let answer = call.route(&path).await;
     spoil(answer, &faults).await
 }
@@ -114,11 +115,14 @@ impl Call<'_> {
             (&Method::GET, ["v1", "Chassis"]) => ok(&resources::list(self.bmc, "Chassis", "Chassis")),
             (&Method::GET, ["v1", "Managers"]) => ok(&resources::managers()),
             (&Method::GET, ["v1", "Managers", "1"]) => ok(&resources::manager(self.faults)),
-            (&Method::GET, ["v1", "Managers", "1", "LogServices", rest @ ..]) if self.faults.log_on_manager => {
+            (&Method::GET, ["v1", "Managers", "1", "LogServices", rest @ ..])
+                if self.faults.log_on_manager =>
+            {
                 // It has one log for everything; what is behind the first system stands for it.
-                self.bmc.systems.first().map_or_else(not_found, |system| {
-                    self.log(system, "/redfish/v1/Managers/1", rest)
-                })
+                self.bmc
+                    .systems
+                    .first()
+                    .map_or_else(not_found, |system| self.log(system, "/redfish/v1/Managers/1", rest))
             }
             (&Method::POST, ["v1", "Managers", "1", "Actions", "Manager.Reset"]) => {
                 self.bmc.inner().counters.restarts += 1;

@@ -79,7 +79,8 @@ impl Log {
             }
             // Who is asked for these has been taken for the wrong one.
             [service @ ("Audit" | "Old"), "Entries"] => {
-                let entry = json!({ "Id": "1", "Created": "2099-01-01T00:00:00Z", "Message": "not this log" });
+                let entry =
+                    json!({ "Id": "1", "Created": "2099-01-01T00:00:00Z", "Message": "not this log" });
                 Some(collection(&format!("{path}/{service}/Entries"), "LogEntry", "Entries", vec![entry]))
             }
             _ => None,
@@ -106,8 +107,7 @@ impl Log {
 
 impl Entry {
     fn resource(&self, list: &str, faults: &Faults) -> Value {
-        let mut fields =
-            json!({ "EntryType": "SEL", "Severity": self.severity, "Message": self.message });
+        let mut fields = json!({ "EntryType": "SEL", "Severity": self.severity, "Message": self.message });
         if !faults.log_without_time {
             fields["Created"] = json!(self.at.to_string());
         }

@@ -182,12 +182,12 @@ mod tests {
             "030002ffffffff200004c8016f000000",
             "(no time) sensor type 0xc8, sensor 0x01: asserted, event type 0x6f offset 0 (data 00 00 00)",
         );
-        check(
-            "0400c000f15365010203040506070809",
-            "2023-11-14T22:13:20Z OEM record 0xc0: 010203040506070809",
-        );
+        check("0400c000f15365010203040506070809", "2023-11-14T22:13:20Z OEM record 0xc0: 010203040506070809");
         check("0500e000f15365010203040506070809", "(no time) OEM record 0xe0: 00f15365010203040506070809");
-        check("06000100f15365010203040506070809", "(no time) record of type 0x01: 00f15365010203040506070809");
+        check(
+            "06000100f15365010203040506070809",
+            "(no time) record of type 0x01: 00f15365010203040506070809",
+        );
     }
 
     #[test]

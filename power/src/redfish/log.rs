@@ -51,10 +51,7 @@ impl Conversation<'_> {
         let place =
             place.ok_or_else(|| Fault::unsupported("a read of its event log", DriverKind::Redfish))?;
         let members = self.log_pages(place, most, until).await?;
-        let mut entries = self.log_entries(members, most, until).await?;
-        entries.sort_by_key(|one| Reverse((one.entry.at, one.number)));
-        entries.truncate(most);
-        Ok(entries.into_iter().map(|one| one.entry).collect())
+        Ok(newest(self.log_entries(members, most, until).await?, most))
     }
 
     /// Where the entries of the owner's event log are.
@@ -127,6 +124,13 @@ impl Conversation<'_> {
 struct Numbered {
     number: Option<u64>,
     entry: LogEntry,
+}
+
+/// Logs are sorted either way, or not at all. What has no time comes last.
+fn newest(mut entries: Vec<Numbered>, most: usize) -> Vec<LogEntry> {
+    entries.sort_by_key(|one| Reverse((one.entry.at, one.number)));
+    entries.truncate(most);
+    entries.into_iter().map(|one| one.entry).collect()
 }
 
 /// How well a service fits, 0 the best; `None` for one that is off or about something else.
@@ -225,7 +229,8 @@ mod tests {
         fn check(entry: Value, expected: &str) {
             assert_eq!(numbered(&entry).unwrap().entry.to_string(), expected, "{entry}");
         }
-        let full = json!({"Created": "2026-02-03T04:05:06+01:00", "Severity": "Critical", "Message": "a\u{7}b"});
+        let full =
+            json!({"Created": "2026-02-03T04:05:06+01:00", "Severity": "Critical", "Message": "a\u{7}b"});
         check(full, "2026-02-03T03:05:06Z critical: a\\u{7}b");
         check(json!({"Created": "2026-02-03T04:05:06", "Message": "x"}), "2026-02-03T04:05:06Z x");
         check(json!({"Created": "1970-01-01T00:10:00Z", "Message": "x"}), "(no time) x");
@@ -235,6 +240,24 @@ mod tests {
         let found = numbered(&long).unwrap().entry;
         assert!(found.at.is_none() && found.message.chars().count() <= 201, "{found}");
         assert!(numbered(&json!("text")).is_none());
+    }
+
+    #[test]
+    fn time_orders_before_numbers_do() {
+        let entry = |id: &str, second: Option<u32>| {
+            let at = second.map(|second| format!("2026-01-01T00:00:{second:02}Z"));
+            numbered(&json!({"Id": id, "Created": at, "Message": id})).unwrap()
+        };
+        let all = vec![
+            entry("7", None),
+            entry("1", Some(30)),
+            entry("x", Some(40)),
+            entry("3", Some(20)),
+            entry("8", None),
+            entry("2", Some(30)),
+        ];
+        let order: Vec<String> = newest(all, 5).into_iter().map(|one| one.message).collect();
+        assert_eq!(order, ["x", "2", "1", "3", "8"]);
     }
 
     #[test]
