@@ -40,12 +40,12 @@ impl Conversation<'_> {
         let most = most.min(MAX_ENTRIES);
         let until = self.setup.clock.monotonic().saturating_add(ENOUGH);
         let (system, _) = self.system(path, expect).await?;
-        let mut place = self.event_log(&system).await?;
+        let mut place = self.event_log(&system, until).await?;
         for manager in links(&system, "/Links/ManagedBy")?.into_iter().take(MAX_MANAGERS) {
             if place.is_none()
                 && let Some(manager) = self.get_if_there(&manager, "the manager").await?
             {
-                place = self.event_log(&manager).await?;
+                place = self.event_log(&manager, until).await?;
             }
         }
         let place =
@@ -55,11 +55,14 @@ impl Conversation<'_> {
     }
 
     /// Where the entries of the owner's event log are.
-    async fn event_log(&mut self, owner: &Value) -> Result<Option<String>, Fault> {
+    async fn event_log(&mut self, owner: &Value, until: Duration) -> Result<Option<String>, Fault> {
         let Some(services) = link(owner, "/LogServices")? else { return Ok(None) };
         let Some(services) = self.get_if_there(&services, "its logs").await? else { return Ok(None) };
         let mut best: Option<(u8, String)> = None;
         for service in links(&services, "/Members")?.into_iter().take(MAX_SERVICES) {
+            if self.setup.clock.monotonic() >= until {
+                return Err(Fault::Silent { limit: ENOUGH });
+            }
             let Some(service) = self.get_if_there(&service, "a log").await? else { continue };
             if let (Some(rank), Some(entries)) = (rank(&service), link(&service, "/Entries")?)
                 && best.as_ref().is_none_or(|(other, _)| rank < *other)

@@ -89,6 +89,20 @@ async fn a_log_that_cannot_be_had_is_told_as_such() {
     assert!(message.chars().count() <= 201 && !message.contains(['\u{1b}', '<']), "{message}");
 }
 
+/// Each answer comes in time, and all of them together would keep the next power call waiting.
+#[tokio::test]
+async fn a_log_that_comes_in_drops_is_given_up() {
+    let fleet = fleet().await;
+    let bmc = fleet.first();
+    let driver = redfish(&Vault::with("lab", "admin", "emulated"));
+    let host = redfish_host(&bmc.url());
+    driver.read(&host).await.unwrap();
+    bmc.set_faults(Faults { delay: Duration::from_secs(4), ..Faults::default() });
+    let calls = bmc.counters().calls;
+    assert_eq!(driver.log_tail(&host, 5).await.unwrap_err().code(), "POWER_SILENT");
+    assert!(bmc.counters().calls - calls <= 3, "nothing more is asked for after ten seconds");
+}
+
 #[tokio::test]
 async fn a_redfish_bmc_writes_down_a_boot_that_hangs() {
     let fleet = fleet().await;
