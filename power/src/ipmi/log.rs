@@ -8,17 +8,11 @@ use muster_model::{
     power::{Fault, Health, LogEntry},
 };
 
-use super::{
-    chassis::{Chassis, command},
-    completion,
-    session::{Repeat, Trouble},
-};
+use super::chassis::{Chassis, command};
 
 const STORAGE: u8 = 0x0a;
 /// The last record, whichever number it has.
 const LAST: u16 = 0xffff;
-/// "The record is not there."
-const NOT_PRESENT: u8 = 0xcb;
 /// Most entries that are given out: one packet there and back for each.
 const MAX_ENTRIES: usize = 20;
 /// Times up to this count from the start of the controller, whose clock was not set.
@@ -39,8 +33,7 @@ impl Chassis<'_> {
         let mut wanted = LAST;
         while entries.len() < most.min(MAX_ENTRIES).min(count) {
             let record = match self.log_record(wanted).await {
-                Ok(Some(record)) => record,
-                Ok(None) => break,
+                Ok(record) => record,
                 Err(fault) if entries.is_empty() => return Err(fault),
                 Err(_) => break,
             };
@@ -59,21 +52,13 @@ impl Chassis<'_> {
     }
 
     /// A whole record, for which no reservation is needed.
-    async fn log_record(&mut self, number: u16) -> Result<Option<Record>, Fault> {
+    async fn log_record(&mut self, number: u16) -> Result<Record, Fault> {
         const ASKED: &str = "a record of its event log";
         let [low, high] = number.to_le_bytes();
-        let question = command(STORAGE, 0x43, &[0, 0, low, high, 0, 0xff]);
-        match self.session.command(&question, Repeat::Yes).await {
-            // The number of the next record comes first.
-            Ok(answer) => answer
-                .get(2..18)
-                .and_then(|bytes| bytes.try_into().ok())
-                .map(Some)
-                .ok_or_else(|| Fault::malformed(ASKED, "it is cut short")),
-            Err(Trouble::Code(NOT_PRESENT)) => Ok(None),
-            Err(Trouble::Code(code)) => Err(completion(ASKED, code, self.credential)),
-            Err(Trouble::Fault(fault)) => Err(fault),
-        }
+        let answer = self.ask(ASKED, &command(STORAGE, 0x43, &[0, 0, low, high, 0, 0xff])).await?;
+        // The number of the next record comes first.
+        let record = answer.get(2..18).and_then(|bytes| bytes.try_into().ok());
+        record.ok_or_else(|| Fault::malformed(ASKED, "it is cut short"))
     }
 }
 
