@@ -46,9 +46,9 @@ pub(super) fn answer(shared: &Shared, request: &Request, level: u8) -> (u8, Vec<
             let found = shared.inner().log.record(u16::from_le_bytes([*low, *high]));
             found.map_or_else(|| (NOT_PRESENT, Vec::new()), |record| (OK, record))
         }
-        (0x0a, 0x43, _) => (INVALID_DATA, Vec::new()), // parts of records are not given out
         (0x2c, 0x02, [0xdc, 1, ..]) => (OK, power_reading(shared)),
-        (0x00, 0x02 | 0x09, _) => (INVALID_DATA, Vec::new()),
+        // Parts of log records are not given out either.
+        (0x00, 0x02 | 0x09, _) | (0x0a, 0x43, _) => (INVALID_DATA, Vec::new()),
         _ => (INVALID_COMMAND, Vec::new()),
     }
 }
