@@ -3,6 +3,7 @@
 mod commands;
 mod control;
 mod crypto;
+mod log;
 mod packet;
 mod server;
 
@@ -61,6 +62,8 @@ pub struct Faults {
     pub say_power: Option<String>,
     /// Control is accepted and nothing happens.
     pub ignore_control: bool,
+    /// Power comes, and the boot stops in the firmware.
+    pub hang_boot: bool,
     /// Soft shutdown is not heard.
     pub ignore_acpi: bool,
     /// Boot devices are accepted and forgotten.
@@ -99,6 +102,7 @@ struct Inner {
     faults: Faults,
     counters: Counters,
     boot: [u8; 5],
+    log: log::Log,
     answers: u32,
 }
 
@@ -146,6 +150,16 @@ impl RmcpBmc {
         self.shared.inner().faults.clone()
     }
 
+    /// Writes the event of a sensor into its log: sensor type, sensor, direction and event type, three bytes of data.
+    pub fn event(&self, event: [u8; 6]) {
+        self.shared.event(event);
+    }
+
+    /// Writes a record of any type into its log: what follows the record's number and type.
+    pub fn record(&self, kind: u8, rest: [u8; 13]) {
+        self.shared.inner().log.add(kind, rest);
+    }
+
     pub fn counters(&self) -> Counters {
         self.shared.inner().counters.clone()
     }
@@ -154,5 +168,10 @@ impl RmcpBmc {
 impl Shared {
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn event(&self, event: [u8; 6]) {
+        let seconds = u32::try_from(self.clock.now().millis() / 1000).unwrap_or(u32::MAX);
+        self.inner().log.event(seconds, event);
     }
 }

@@ -71,6 +71,7 @@ struct State {
     running: bool,
     boot_id: String,
     boots: u32,
+    hangs: bool,
     /// What happens next, and when on the monotonic clock.
     next: Option<(Duration, Step)>,
 }
@@ -90,7 +91,14 @@ enum Then {
 
 impl Machine {
     pub fn new(clock: Arc<dyn Clock>, timing: Timing) -> Arc<Self> {
-        let state = State { power: Power::Off, running: false, boot_id: String::new(), boots: 0, next: None };
+        let state = State {
+            power: Power::Off,
+            running: false,
+            boot_id: String::new(),
+            boots: 0,
+            hangs: false,
+            next: None,
+        };
         let seen = watch::Sender::new(state.seen());
         Arc::new(Self { clock, timing, state: Mutex::new(state), seen })
     }
@@ -108,6 +116,11 @@ impl Machine {
 
     pub fn power(&self) -> Power {
         self.settled().power
+    }
+
+    /// Whether its boots from now on stop in the firmware.
+    pub fn hang(&self, hangs: bool) {
+        self.settled().hangs = hangs;
     }
 
     /// Gives power. Nothing happens when it is there or coming.
@@ -190,7 +203,7 @@ impl Machine {
                     Some((at.saturating_add(self.timing.boot), Step::SystemRuns))
                 }
                 Step::SystemRuns => {
-                    state.running = true;
+                    state.running = !state.hangs;
                     None
                 }
                 Step::PowerGoes { then } => {
@@ -274,5 +287,10 @@ mod tests {
         assert_eq!(second.boots, 2);
         machine.cut();
         assert!(!machine.look().running);
+        machine.hang(true);
+        machine.switch_on();
+        machine.until(|seen| seen.power == Power::On).await;
+        RealClock::default().sleep(Timing::default().boot).await;
+        assert!(!machine.look().running, "it stopped in the firmware");
     }
 }

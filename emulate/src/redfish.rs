@@ -4,6 +4,7 @@ mod bmc;
 mod control;
 mod faults;
 mod handler;
+mod log;
 mod resources;
 mod serve;
 

@@ -119,6 +119,8 @@ pub struct Abilities {
     pub boot: bool,
     pub sensors: bool,
     pub identify: bool,
+    /// It can read what the machine wrote down about itself.
+    pub log: bool,
 }
 
 impl Abilities {
@@ -308,6 +310,31 @@ pub struct Identity {
     pub gpus: Vec<String>,
 }
 
+/// One line of a machine's event log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LogEntry {
+    /// By the BMC's clock. `None` when the entry has no time, or one that only counts from when the BMC started.
+    pub at: Option<Timestamp>,
+    pub severity: Health,
+    pub message: String,
+}
+
+impl fmt::Display for LogEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.at {
+            Some(at) => write!(f, "{at} ")?,
+            None => f.write_str("(no time) ")?,
+        }
+        f.write_str(match self.severity {
+            Health::NotReported | Health::Ok => "",
+            Health::Warning => "warning: ",
+            Health::Critical => "critical: ",
+        })?;
+        f.write_str(&self.message)
+    }
+}
+
 /// A way to switch machines. Every call is safe to repeat, except what [`PowerAction::is_repeatable`] denies.
 #[async_trait]
 pub trait Power: Send + Sync + fmt::Debug {
@@ -336,6 +363,12 @@ pub trait Power: Send + Sync + fmt::Debug {
         Err(PowerError::new(bmc, Fault::unsupported("identity", self.driver())))
     }
 
+    /// The last entries of the machine's event log, newest first, at most `most`.
+    async fn log_tail(&self, bmc: &Bmc, most: usize) -> Result<Vec<LogEntry>, PowerError> {
+        let _ = most;
+        Err(PowerError::new(bmc, Fault::unsupported("a read of its event log", self.driver())))
+    }
+
     /// Restarts the BMC itself; the machine behind it goes on. For a BMC that is stuck, and only where a person has
     /// allowed it.
     async fn restart_bmc(&self, bmc: &Bmc) -> Result<Accepted, PowerError> {
@@ -357,6 +390,16 @@ mod tests {
         for action in [On, GracefulOff, ForceOff, Cycle, Reset] {
             assert!(!action.is_met_by(&unknown), "{action}");
         }
+    }
+
+    #[test]
+    fn an_entry_of_a_log_reads_as_a_line() {
+        let entry = |at, severity| LogEntry { at, severity, message: "fan 3 stopped".into() }.to_string();
+        assert_eq!(
+            entry(Some(Timestamp::EPOCH), Health::Critical),
+            "1970-01-01T00:00:00Z critical: fan 3 stopped"
+        );
+        assert_eq!(entry(None, Health::NotReported), "(no time) fan 3 stopped");
     }
 
     #[test]

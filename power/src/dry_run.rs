@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use muster_model::{
     Clock, Timestamp,
     power::{
-        Abilities, Accepted, Bmc, BootOverride, DriverKind, Identity, Order, Power, PowerAction, PowerError,
-        Reading, Sensors,
+        Abilities, Accepted, Bmc, BootOverride, DriverKind, Identity, LogEntry, Order, Power, PowerAction,
+        PowerError, Reading, Sensors,
     },
 };
 
@@ -81,6 +81,10 @@ impl Power for DryRun {
 
     async fn identify(&self, bmc: &Bmc) -> Result<Identity, PowerError> {
         self.reads.identify(bmc).await
+    }
+
+    async fn log_tail(&self, bmc: &Bmc, most: usize) -> Result<Vec<LogEntry>, PowerError> {
+        self.reads.log_tail(bmc, most).await
     }
 
     async fn restart_bmc(&self, bmc: &Bmc) -> Result<Accepted, PowerError> {

@@ -7,6 +7,7 @@
 
 mod chassis;
 mod keys;
+mod log;
 mod session;
 mod wire;
 
@@ -17,7 +18,7 @@ use muster_model::{
     Clock,
     power::{
         Abilities, Accepted, Bmc, BootOverride, BootProgress, Credentials, DriverKind, Endpoint, Fault,
-        Identity, Order, Power, PowerError, Reading, Sensors,
+        Identity, LogEntry, Order, Power, PowerError, Reading, Sensors,
     },
 };
 
@@ -118,6 +119,7 @@ impl Inner {
             Job::SetBoot(boot) => chassis.set_boot(boot, &bmc.expect).await.map(Done::Boot),
             Job::Sensors => chassis.sensors(self.clock.now()).await.map(Box::new).map(Done::Sensors),
             Job::Identify => chassis.identify().await.map(Box::new).map(Done::Identity),
+            Job::LogTail(most) => chassis.log_tail(most).await.map(Done::Log),
             Job::RestartBmc => chassis.restart_bmc(&bmc.expect).await.map(Done::Accepted),
         }
     }
@@ -162,6 +164,10 @@ impl Power for Ipmi {
 
     async fn sensors(&self, bmc: &Bmc) -> Result<Sensors, PowerError> {
         Ok(self.run(bmc, Job::Sensors).await?.sensors())
+    }
+
+    async fn log_tail(&self, bmc: &Bmc, most: usize) -> Result<Vec<LogEntry>, PowerError> {
+        Ok(self.run(bmc, Job::LogTail(most)).await?.log())
     }
 
     async fn restart_bmc(&self, bmc: &Bmc) -> Result<Accepted, PowerError> {

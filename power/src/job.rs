@@ -1,7 +1,7 @@
 //! One question to a BMC and its answer, as the drivers that hold conversations pass them around.
 
 use muster_model::power::{
-    Abilities, Accepted, BootOverride, Identity, Order, PowerAction, Reading, Sensors,
+    Abilities, Accepted, BootOverride, Identity, LogEntry, Order, PowerAction, Reading, Sensors,
 };
 
 /// One question to a BMC.
@@ -12,6 +12,8 @@ pub(crate) enum Job {
     SetBoot(BootOverride),
     Sensors,
     Identify,
+    /// At most so many entries.
+    LogTail(usize),
     RestartBmc,
 }
 
@@ -23,6 +25,7 @@ pub(crate) enum Done {
     Boot(BootOverride),
     Sensors(Box<Sensors>),
     Identity(Box<Identity>),
+    Log(Vec<LogEntry>),
 }
 
 impl Done {
@@ -60,6 +63,13 @@ impl Done {
             other => unreachable!("identity answered {other:?}"),
         }
     }
+
+    pub(crate) fn log(self) -> Vec<LogEntry> {
+        match self {
+            Self::Log(entries) => entries,
+            other => unreachable!("a log answered {other:?}"),
+        }
+    }
 }
 
 /// What a BMC can do that is spoken to in full.
@@ -70,6 +80,7 @@ pub(crate) fn full_abilities() -> Abilities {
         boot: true,
         sensors: true,
         identify: true,
+        log: true,
         ..Abilities::actions([On, GracefulOff, ForceOff, Cycle, Reset])
     }
 }

@@ -10,6 +10,7 @@ mod boot;
 mod conversation;
 mod identity;
 mod ledger;
+mod log;
 mod quirks;
 mod reset;
 mod sensors;
@@ -21,8 +22,8 @@ use async_trait::async_trait;
 use muster_model::{
     Clock, Duration,
     power::{
-        Abilities, Accepted, Bmc, BootOverride, Credentials, DriverKind, Endpoint, Fault, Identity, Order,
-        Power, PowerError, Reading, Sensors, Trust, Warning,
+        Abilities, Accepted, Bmc, BootOverride, Credentials, DriverKind, Endpoint, Fault, Identity, LogEntry,
+        Order, Power, PowerError, Reading, Sensors, Trust, Warning,
     },
 };
 
@@ -136,7 +137,7 @@ impl Inner {
             return Err(Fault::Denied { credential: name.to_owned() });
         }
         let mut talk = Conversation {
-            wire: Wire::new(&approved, trust, self.setup.limits)?,
+            wire: Wire::new(&approved, trust, self.limits(&job))?,
             setup: &self.setup,
             approved: &approved,
             trust,
@@ -156,7 +157,18 @@ impl Inner {
             Job::SetBoot(boot) => talk.set_boot(&path, &bmc.expect, boot).await.map(Done::Boot),
             Job::Sensors => talk.sensors(&path).await.map(Box::new).map(Done::Sensors),
             Job::Identify => talk.identify(&path).await.map(Box::new).map(Done::Identity),
+            Job::LogTail(most) => talk.log_tail(&path, &bmc.expect, most).await.map(Done::Log),
             Job::RestartBmc => talk.restart_bmc(&path, &bmc.expect).await.map(Done::Accepted),
+        }
+    }
+
+    /// A log is only evidence: a BMC that is slow with it must not keep the next power call waiting.
+    fn limits(&self, job: &Job) -> Limits {
+        match job {
+            Job::LogTail(_) => {
+                Limits { total: self.setup.limits.total.min(log::REQUEST_LIMIT), ..self.setup.limits }
+            }
+            _ => self.setup.limits,
         }
     }
 }
@@ -210,6 +222,10 @@ impl Power for Redfish {
 
     async fn identify(&self, bmc: &Bmc) -> Result<Identity, PowerError> {
         Ok(self.run(bmc, Job::Identify).await?.identity())
+    }
+
+    async fn log_tail(&self, bmc: &Bmc, most: usize) -> Result<Vec<LogEntry>, PowerError> {
+        Ok(self.run(bmc, Job::LogTail(most)).await?.log())
     }
 
     async fn restart_bmc(&self, bmc: &Bmc) -> Result<Accepted, PowerError> {

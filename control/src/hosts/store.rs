@@ -67,7 +67,8 @@ impl Writes<'_> {
     fn is_empty(&self) -> bool {
         let state = &self.step.state;
         let same = self.before.is_some_and(|before| before.status == state.status && before.op == state.op);
-        same && !self.step.gone && !self.asks(&EffectKind::ReleaseReservation)
+        let asks = self.step.gone || self.asks(&EffectKind::ReleaseReservation);
+        same && !asks && self.remarks.is_empty()
     }
 
     fn asks(&self, kind: &EffectKind) -> bool {

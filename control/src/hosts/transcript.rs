@@ -13,8 +13,8 @@ use async_trait::async_trait;
 use muster_model::{
     Clock, Duration, Timestamp,
     power::{
-        Abilities, Accepted, Bmc, BootOverride, DriverKind, Identity, Order, Power, PowerError, Reading,
-        Sensors,
+        Abilities, Accepted, Bmc, BootOverride, DriverKind, Identity, LogEntry, Order, Power, PowerError,
+        Reading, Sensors,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ const MAX_RESULT: usize = 300;
 pub struct Line {
     pub at: Timestamp,
     pub driver: DriverKind,
-    /// `read power`, `power on`, `set boot pxe`, `read sensors`, `identify`.
+    /// `read power`, `power on`, `set boot pxe`, `read sensors`, `identify`, `read log`.
     pub call: String,
     /// Where it went.
     pub target: String,
@@ -253,6 +253,17 @@ impl Power for Recorded {
         self.note(bmc, "identify".to_owned(), began, &result, |identity| {
             let parts = [&identity.vendor, &identity.model, &identity.serial];
             parts.into_iter().flatten().cloned().collect::<Vec<_>>().join(" ")
+        });
+        result
+    }
+
+    async fn log_tail(&self, bmc: &Bmc, most: usize) -> Result<Vec<LogEntry>, PowerError> {
+        let began = self.now();
+        let result = self.driver.log_tail(bmc, most).await;
+        // The entries themselves go into the host's history.
+        self.note(bmc, "read log".to_owned(), began, &result, |entries| match entries.len() {
+            1 => "1 entry".to_owned(),
+            many => format!("{many} entries"),
         });
         result
     }

@@ -28,6 +28,7 @@ use super::{
     failpoint::{Failpoints, Side},
     figures::Counters,
     gate::Gate,
+    log,
     look::{self, Glass, Looked, limited},
     nodes::Indexed,
     pace::{FRESH, Pace},
@@ -91,6 +92,8 @@ pub(super) struct Memo {
     /// Who the machine said it is, and with which access it was asked.
     pub identified: Option<(u64, HostIdentity)>,
     pub sensors: Option<(Timestamp, Option<Sensors>)>,
+    /// What the machine's event log said after a failed boot, until it is in the history.
+    pub log: Option<String>,
     /// When energy was last accounted for, whatever is stored.
     pub accounted: Option<Timestamp>,
 }
@@ -106,6 +109,7 @@ impl Default for Memo {
             recount: None,
             identified: None,
             sensors: None,
+            log: None,
             accounted: None,
         }
     }
@@ -283,6 +287,7 @@ impl Turn<'_> {
         let waits = self.gate(&spec, from.as_ref(), &mut step, &seen, now);
         let mut remarks = remarks(&step.effects, self.memo, &seen);
         remarks.extend(would_do(before.as_ref(), &step));
+        remarks.extend(self.memo.log.clone());
         let lead = self.lead.clone();
         let writes = Writes {
             name: self.name,
@@ -297,7 +302,7 @@ impl Turn<'_> {
         self.shared.gate().settle(self.name);
         let stored = if muster_model::planted::is("F19") { stored.or(Ok(Stored::Done)) } else { stored };
         match stored? {
-            Stored::Done => self.memo.taken_over = true,
+            Stored::Done => (self.memo.taken_over, self.memo.log) = (true, None),
             Stored::Lost => {
                 self.shared.reload(self.name).await?;
                 return Ok(After::Rest(Next::In(AT_ONCE)));
@@ -322,6 +327,9 @@ impl Turn<'_> {
         };
         perform::tell(&scene, &step);
         let deeds = perform::perform(&scene, self.memo, &step.effects).await;
+        if captures_evidence(&step.effects) {
+            self.memo.log = log::tail(&scene, self.memo).await;
+        }
         if !step.moved() && !deeds.called {
             energy::account(self.shared, self.name, &record, &scene, self.memo).await;
         }
@@ -546,9 +554,13 @@ fn would_do(before: Option<&HostState>, step: &Step) -> Option<String> {
     (before.and_then(|state| said(&state.status)).as_ref() != Some(&now)).then(|| format!("dry-run: {now}"))
 }
 
+fn captures_evidence(effects: &[Effect]) -> bool {
+    effects.iter().any(|effect| effect.kind == EffectKind::CaptureEvidence)
+}
+
 /// What the history says beside the step: the circumstances of a failed boot.
 fn remarks(effects: &[Effect], memo: &Memo, seen: &Evidence) -> Vec<String> {
-    if !effects.iter().any(|effect| effect.kind == EffectKind::CaptureEvidence) {
+    if !captures_evidence(effects) {
         return Vec::new();
     }
     let power = match &seen.power {

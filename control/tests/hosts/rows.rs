@@ -3,7 +3,7 @@
 use muster_model::{
     Clock as _,
     host::{BlockCause, ConditionType, DriverKind, DriverSpec, Phase, Switch, find_condition, is_true},
-    power::{Pin, PowerAction, Warning},
+    power::{Health, LogEntry, Pin, PowerAction, Warning},
 };
 
 use crate::world::World;
@@ -297,7 +297,16 @@ async fn bm_7_11_a_hung_boot_is_recorded_and_forced_off() {
     let world = World::new().await;
     world.idle("h1").await;
     world.pass(130).await;
-    world.outside.state().machines.get_mut("h1").unwrap().boot = None;
+    let entry = |number: u32| LogEntry {
+        at: (number != 2).then(|| world.outside.clock.now()),
+        severity: if number == 1 { Health::Critical } else { Health::Ok },
+        message: format!("entry {number}"),
+    };
+    let (log, now) = ((1..=9).map(entry).collect(), world.outside.clock.now());
+    let mut state = world.outside.state();
+    let machine = state.machines.get_mut("h1").unwrap();
+    (machine.boot, machine.log) = (None, Some(log));
+    drop(state);
     world.want("h1", Switch::On, "i-1").await;
     world.until("h1", Phase::ForcingOff, 1_100).await;
     assert_eq!(world.intent("h1").await, None, "released when the boot failed, not when it is off");
@@ -306,7 +315,36 @@ async fn bm_7_11_a_hung_boot_is_recorded_and_forced_off() {
     assert_eq!(status.failures.len(), 1);
     let told = events.events.iter().any(|event| event.message.starts_with("evidence: power on"));
     assert!(told, "{:#?}", events.events);
-    assert_eq!(world.outside.state().count("h1", PowerAction::ForceOff), 1);
+    // What the machine wrote down about it, newest first.
+    let logs: Vec<_> = events.events.iter().filter(|one| one.message.starts_with("evidence: log")).collect();
+    let expected = format!(
+        "evidence: log {now} critical: entry 1; (no time) entry 2; {now} entry 3; {now} entry 4; {now} entry 5"
+    );
+    assert_eq!(logs.iter().map(|one| &*one.message).collect::<Vec<_>>(), [expected]);
+    let state = world.outside.state();
+    assert_eq!((state.count("h1", PowerAction::ForceOff), state.most_in_flight), (1, 1));
+}
+
+/// Evidence is for people: a log that does not come, or is refused, changes nothing about what is done.
+#[tokio::test(start_paused = true)]
+async fn bm_7_11_a_log_that_cannot_be_read_is_said_and_holds_nothing_up() {
+    let world = World::new().await;
+    world.idle("h1").await;
+    world.pass(130).await;
+    let mut state = world.outside.state();
+    let machine = state.machines.get_mut("h1").unwrap();
+    (machine.boot, machine.log) = (None, None);
+    drop(state);
+    world.want("h1", Switch::On, "i-1").await;
+    world.until("h1", Phase::Stopping, 1_100).await;
+    assert_eq!(world.intent("h1").await, None, "its claim is not held for the log");
+    world.until("h1", Phase::ForcingOff, 30).await;
+    world.until("h1", Phase::Backoff, 600).await;
+    let events = world.events("h1").await.events;
+    let told = events.iter().filter(|one| one.message.starts_with("evidence: log not readable: BMC"));
+    assert_eq!(told.count(), 1, "{events:#?}");
+    let state = world.outside.state();
+    assert_eq!((state.count("h1", PowerAction::ForceOff), state.machines["h1"].on), (1, false));
 }
 
 #[tokio::test(start_paused = true)]

@@ -23,7 +23,7 @@ use muster_model::{
     observe::{ActError, Acted, CORDON_MARK, ClusterPort, ClusterView, NodeAction, NotSynced, STARTUP_TAINT},
     power::{
         Abilities, Accepted, Bmc, BootOverride, BootProgress, DriverKind, Endpoint, Fault, Health, Identity,
-        Mac, Order, Pin, Power, PowerAction, PowerError, PowerState, Reading, Trust, Warning,
+        LogEntry, Mac, Order, Pin, Power, PowerAction, PowerError, PowerState, Reading, Trust, Warning,
     },
     rack::Rack,
     store::{Committed, Fence, List, Revision, Store, Txn},
@@ -84,6 +84,8 @@ pub(crate) struct Machine {
     pub(crate) no_agent: bool,
     /// The BMC says `turning-on` until it is restarted.
     pub(crate) stuck: bool,
+    /// Its event log, newest first; `None` never answers.
+    pub(crate) log: Option<Vec<LogEntry>>,
 }
 
 impl Machine {
@@ -107,6 +109,7 @@ impl Machine {
             latency: Duration::from_millis(20),
             no_agent: false,
             stuck: false,
+            log: Some(Vec::new()),
         }
     }
 
@@ -322,6 +325,7 @@ impl Power for TestDriver {
                 read: true,
                 boot: true,
                 identify: true,
+                log: true,
                 ..Abilities::actions([On, GracefulOff, ForceOff, Cycle])
             },
         }
@@ -379,6 +383,15 @@ impl Power for TestDriver {
     async fn set_boot(&self, bmc: &Bmc, boot: BootOverride) -> Result<BootOverride, PowerError> {
         self.travel(bmc).await?;
         Ok(boot)
+    }
+
+    async fn log_tail(&self, bmc: &Bmc, most: usize) -> Result<Vec<LogEntry>, PowerError> {
+        self.travel(bmc).await?;
+        let log = self.outside.state().machines[&bmc.host].log.clone();
+        match log {
+            Some(entries) => Ok(entries.into_iter().take(most).collect()),
+            None => std::future::pending().await,
+        }
     }
 
     async fn restart_bmc(&self, bmc: &Bmc) -> Result<Accepted, PowerError> {

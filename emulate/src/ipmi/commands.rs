@@ -7,6 +7,7 @@ use crate::Power;
 
 const OK: u8 = 0x00;
 const INVALID_COMMAND: u8 = 0xc1;
+const NOT_PRESENT: u8 = 0xcb;
 const INVALID_DATA: u8 = 0xcc;
 const NO_PRIVILEGE: u8 = 0xd4;
 
@@ -40,8 +41,14 @@ pub(super) fn answer(shared: &Shared, request: &Request, level: u8) -> (u8, Vec<
             (OK, Vec::new())
         }
         (0x06, 0x37, _) => (OK, shared.guid.to_vec()),
+        (0x0a, 0x40, _) => (OK, shared.inner().log.info()),
+        (0x0a, 0x43, [_, _, low, high, 0, 0xff]) => {
+            let found = shared.inner().log.record(u16::from_le_bytes([*low, *high]));
+            found.map_or_else(|| (NOT_PRESENT, Vec::new()), |record| (OK, record))
+        }
         (0x2c, 0x02, [0xdc, 1, ..]) => (OK, power_reading(shared)),
-        (0x00, 0x02 | 0x09, _) => (INVALID_DATA, Vec::new()),
+        // Parts of log records are not given out either.
+        (0x00, 0x02 | 0x09, _) | (0x0a, 0x43, _) => (INVALID_DATA, Vec::new()),
         _ => (INVALID_COMMAND, Vec::new()),
     }
 }
@@ -64,6 +71,7 @@ fn chassis_control(shared: &Shared, control: u8) -> u8 {
     if faults.ignore_control {
         return OK;
     }
+    write_down(shared, control, faults.hang_boot);
     match control {
         0 => shared.machine.cut(),
         1 => shared.machine.switch_on(),
@@ -74,6 +82,21 @@ fn chassis_control(shared: &Shared, control: u8) -> u8 {
         _ => return INVALID_DATA,
     }
     OK
+}
+
+/// What a control leaves in the event log.
+fn write_down(shared: &Shared, control: u8, hangs: bool) {
+    match control {
+        0 | 5 => shared.event([0x09, 0x01, 0x6f, 0x00, 0xff, 0xff]), // power unit: off
+        1..=3 => {
+            shared.event([0x1d, 0x02, 0x6f, 0x00, 0xff, 0xff]); // system boot: by a power-up
+            shared.machine.hang(hangs);
+            if hangs {
+                shared.event([0x0f, 0x03, 0x6f, 0x01, 0xff, 0xff]); // system firmware progress: hang
+            }
+        }
+        _ => {}
+    }
 }
 
 /// DCMI: watts now, lowest, highest, mean; time; period; measurement active.

@@ -1,7 +1,7 @@
 //! The control interface of BMCs that speak IPMI: what is going on, and switching faults while they run.
 //!
 //! `GET /bmcs`, `GET /bmcs/{name}`, `PUT /bmcs/{name}/faults`, `PUT /faults` (all of them),
-//! `POST /bmcs/{name}/button` (a finger on the power button).
+//! `POST /bmcs/{name}/button` (a finger on the power button), `POST /bmcs/{name}/log` (six bytes of a sensor's event).
 
 use std::{collections::BTreeMap, io, net::SocketAddr, sync::Arc};
 
@@ -26,6 +26,7 @@ pub async fn control(address: SocketAddr, bmcs: BTreeMap<String, Arc<RmcpBmc>>) 
         .route("/bmcs/{name}", get(show))
         .route("/bmcs/{name}/faults", put(set_faults))
         .route("/bmcs/{name}/button", post(press))
+        .route("/bmcs/{name}/log", post(write_log))
         .with_state(Arc::new(bmcs));
     Control::serve(address, router).await
 }
@@ -62,5 +63,14 @@ async fn set_all_faults(State(bmcs): State<Bmcs>, Json(faults): Json<Faults>) ->
 
 async fn press(State(bmcs): State<Bmcs>, Path(name): Path<String>) -> Result<StatusCode, StatusCode> {
     bmcs.get(&name).ok_or(StatusCode::NOT_FOUND)?.machine.press_button();
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn write_log(
+    State(bmcs): State<Bmcs>,
+    Path(name): Path<String>,
+    Json(event): Json<[u8; 6]>,
+) -> Result<StatusCode, StatusCode> {
+    bmcs.get(&name).ok_or(StatusCode::NOT_FOUND)?.event(event);
     Ok(StatusCode::NO_CONTENT)
 }

@@ -12,7 +12,7 @@ use rustls::ServerConfig;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde::Serialize;
 
-use super::{Faults, Layout};
+use super::{Faults, Layout, log::Log};
 use crate::Machine;
 
 /// A system behind a BMC.
@@ -24,6 +24,7 @@ pub struct System {
     pub mac: String,
     pub machine: Arc<Machine>,
     pub(super) boot: Mutex<Boot>,
+    pub(super) log: Log,
 }
 
 #[derive(Debug, Clone)]
@@ -53,6 +54,7 @@ impl System {
                 http_uri: String::new(),
                 version: 1,
             }),
+            log: Log::default(),
         }
     }
 }
@@ -184,6 +186,14 @@ impl RedfishBmc {
         let mut inner = self.inner();
         inner.sessions.clear();
         inner.counters.sessions = 0;
+    }
+
+    /// Writes into the event log of each of its systems.
+    pub fn log(&self, severity: &str, message: &str) {
+        let now = self.clock.now();
+        for system in &self.systems {
+            system.log.add(now, severity, message);
+        }
     }
 
     /// Takes a new key and certificate. Without TLS there is none to change.

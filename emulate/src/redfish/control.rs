@@ -1,7 +1,8 @@
 //! The control interface of a fleet: what is going on, and switching faults while it runs.
 //!
 //! `GET /bmcs`, `GET /bmcs/{name}`, `PUT /bmcs/{name}/faults`, `PUT /faults` (all of them),
-//! `POST /bmcs/{name}/button` (a finger on the power button), `POST /bmcs/{name}/certificate`.
+//! `POST /bmcs/{name}/button` (a finger on the power button), `POST /bmcs/{name}/certificate`,
+//! `POST /bmcs/{name}/log` (`severity` and `message` of an entry of its event log).
 
 use std::{collections::BTreeMap, io, net::SocketAddr, sync::Arc};
 
@@ -11,6 +12,7 @@ use axum::{
     http::StatusCode,
     routing::{get, post, put},
 };
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Faults, RedfishBmc};
@@ -29,6 +31,7 @@ pub(super) async fn start(
         .route("/bmcs/{name}/faults", put(set_faults))
         .route("/bmcs/{name}/button", post(press))
         .route("/bmcs/{name}/certificate", post(change_certificate))
+        .route("/bmcs/{name}/log", post(write_log))
         .with_state(Arc::new(bmcs));
     Control::serve(address, router).await
 }
@@ -83,5 +86,21 @@ async fn change_certificate(
 ) -> Result<StatusCode, StatusCode> {
     let bmc = fleet.get(&name).ok_or(StatusCode::NOT_FOUND)?;
     bmc.change_certificate().map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    severity: String,
+    message: String,
+}
+
+async fn write_log(
+    State(fleet): State<Fleet>,
+    Path(name): Path<String>,
+    Json(entry): Json<Entry>,
+) -> Result<StatusCode, StatusCode> {
+    fleet.get(&name).ok_or(StatusCode::NOT_FOUND)?.log(&entry.severity, &entry.message);
     Ok(StatusCode::NO_CONTENT)
 }

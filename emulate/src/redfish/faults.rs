@@ -55,6 +55,8 @@ pub struct Faults {
     pub swallow_reset_answer: bool,
     /// Power is coming and never arrives.
     pub stuck_powering_on: bool,
+    /// Power comes, and the boot stops in the firmware.
+    pub hang_boot: bool,
     /// The operating system does not listen to the power button.
     pub ignore_acpi: bool,
     /// For this long after power went, On is answered with 409.
@@ -81,4 +83,18 @@ pub struct Faults {
     pub ignore_http_uri: bool,
     /// The resource has no Boot object.
     pub no_boot: bool,
+
+    // How it shows its event log.
+    /// There is none, on the system or elsewhere.
+    pub no_log: bool,
+    /// Not the system has it but the manager.
+    pub log_on_manager: bool,
+    /// Entries are in no order at all.
+    pub log_unsorted: bool,
+    /// Entries have no time.
+    pub log_without_time: bool,
+    /// The list has links to the entries, not the entries.
+    pub log_links: bool,
+    /// Entries on one page of the list (0: all of them).
+    pub log_page: u32,
 }

@@ -43,7 +43,9 @@ pub(super) async fn answer(bmc: &Arc<RedfishBmc>, request: Request) -> Response 
         return failure(StatusCode::PAYLOAD_TOO_LARGE, "GeneralError", "The body is too large.");
     };
     let path = parts.uri.path().trim_end_matches('/').to_owned();
-    let call = Call { bmc, faults: &faults, method: parts.method, headers: parts.headers, body: &body };
+    let query = parts.uri.query().map(str::to_owned);
+    let call =
+        Call { bmc, faults: &faults, method: parts.method, query, headers: parts.headers, body: &body };
     let answer = call.route(&path).await;
     spoil(answer, &faults).await
 }
@@ -88,6 +90,7 @@ struct Call<'a> {
     bmc: &'a Arc<RedfishBmc>,
     faults: &'a Faults,
     method: Method,
+    query: Option<String>,
     headers: HeaderMap,
     body: &'a [u8],
 }
@@ -111,7 +114,16 @@ impl Call<'_> {
             (&Method::GET, ["v1", "Systems"]) => ok(&resources::list(self.bmc, "Systems", "ComputerSystem")),
             (&Method::GET, ["v1", "Chassis"]) => ok(&resources::list(self.bmc, "Chassis", "Chassis")),
             (&Method::GET, ["v1", "Managers"]) => ok(&resources::managers()),
-            (&Method::GET, ["v1", "Managers", "1"]) => ok(&resources::manager()),
+            (&Method::GET, ["v1", "Managers", "1"]) => ok(&resources::manager(self.faults)),
+            (&Method::GET, ["v1", "Managers", "1", "LogServices", rest @ ..])
+                if self.faults.log_on_manager =>
+            {
+                // It has one log for everything; what is behind the first system stands for it.
+                self.bmc
+                    .systems
+                    .first()
+                    .map_or_else(not_found, |system| self.log(system, "/redfish/v1/Managers/1", rest))
+            }
             (&Method::POST, ["v1", "Managers", "1", "Actions", "Manager.Reset"]) => {
                 self.bmc.inner().counters.restarts += 1;
                 self.bmc.drop_sessions();
@@ -239,6 +251,9 @@ impl Call<'_> {
                 json_answer(StatusCode::OK, &[("etag", &tag_of(system))], &resources::settings(system))
             }
             (&Method::GET, ["ResetActionInfo"]) => ok(&resources::action_info(system, self.faults)),
+            (&Method::GET, ["LogServices", rest @ ..]) if !self.faults.log_on_manager => {
+                self.log(system, &format!("/redfish/v1/Systems/{}", system.id), rest)
+            }
             (&Method::GET, [what]) => {
                 resources::parts(system, what, None).map_or_else(not_found, |found| ok(&found))
             }
@@ -254,6 +269,11 @@ impl Call<'_> {
             (&Method::POST, ["Actions", "ComputerSystem.Reset"]) => self.reset(system).await,
             _ => not_found(),
         }
+    }
+
+    fn log(&self, system: &System, owner: &str, rest: &[&str]) -> Response {
+        let found = system.log.resource(owner, rest, self.query.as_deref(), self.faults);
+        found.filter(|_| !self.faults.no_log).map_or_else(not_found, |found| ok(&found))
     }
 
     /// What the BMC says about power, which need not be true.
@@ -372,11 +392,20 @@ impl Call<'_> {
         let faults = self.faults;
         let acpi = matches!(kind, "GracefulShutdown" | "GracefulRestart");
         let stuck = faults.stuck_powering_on && matches!(kind, "On" | "ForceOn");
+        let now = self.bmc.clock.now();
+        system.log.add(now, "OK", &format!("Reset of type {kind} was requested."));
         if stuck {
+            system.log.add(now, "Critical", "Power was requested and did not come.");
             self.bmc.inner().faults.say_power = Some("PoweringOn".into());
         }
         if faults.ignore_reset || faults.task_fails || stuck || (acpi && faults.ignore_acpi) {
             return;
+        }
+        if !matches!(kind, "ForceOff" | "GracefulShutdown") {
+            system.machine.hang(faults.hang_boot);
+            if faults.hang_boot {
+                system.log.add(now, "Critical", "The boot stopped in the firmware.");
+            }
         }
         let (machine, kind, late, clock) =
             (Arc::clone(&system.machine), kind.to_owned(), faults.late, Arc::clone(&self.bmc.clock));

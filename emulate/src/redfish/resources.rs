@@ -8,7 +8,7 @@ use crate::Power;
 pub(super) const RESET_TYPES: [&str; 7] =
     ["On", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart", "PowerCycle", "ForceOn"];
 
-fn resource(path: &str, kind: &str, name: &str, mut rest: Value) -> Value {
+pub(super) fn resource(path: &str, kind: &str, name: &str, mut rest: Value) -> Value {
     let fields = rest.as_object_mut().expect("every resource is written as an object");
     fields.insert("@odata.id".into(), json!(path));
     fields.insert("@odata.type".into(), json!(kind));
@@ -17,11 +17,11 @@ fn resource(path: &str, kind: &str, name: &str, mut rest: Value) -> Value {
     rest
 }
 
-fn link(path: impl Into<String>) -> Value {
+pub(super) fn link(path: impl Into<String>) -> Value {
     json!({ "@odata.id": path.into() })
 }
 
-fn collection(path: &str, kind: &str, name: &str, members: Vec<Value>) -> Value {
+pub(super) fn collection(path: &str, kind: &str, name: &str, members: Vec<Value>) -> Value {
     let kind = format!("#{kind}Collection.{kind}Collection");
     resource(path, &kind, name, json!({ "Members@odata.count": members.len(), "Members": members }))
 }
@@ -122,6 +122,9 @@ pub(super) fn system(system: &System, faults: &Faults, power: Option<&str>) -> V
     }
     if !faults.no_boot {
         out["Boot"] = boot(system);
+    }
+    if !faults.no_log && !faults.log_on_manager {
+        out["LogServices"] = link(format!("{path}/LogServices"));
     }
     if faults.ami_boot {
         out["@Redfish.Settings"] = json!({ "SettingsObject": link(format!("{path}/SD")) });
@@ -227,12 +230,15 @@ pub(super) fn chassis(system: &System, part: Option<&str>) -> Option<Value> {
     }
 }
 
-pub(super) fn manager() -> Value {
+pub(super) fn manager(faults: &Faults) -> Value {
     let path = "/redfish/v1/Managers/1";
-    let fields = json!({ "ManagerType": "BMC", "FirmwareVersion": "1.0-emulated", "Actions": { "#Manager.Reset": {
+    let mut fields = json!({ "ManagerType": "BMC", "FirmwareVersion": "1.0-emulated", "Actions": { "#Manager.Reset": {
         "target": format!("{path}/Actions/Manager.Reset"),
         "ResetType@Redfish.AllowableValues": ["GracefulRestart", "ForceRestart"],
     } } });
+    if !faults.no_log && faults.log_on_manager {
+        fields["LogServices"] = link(format!("{path}/LogServices"));
+    }
     resource(path, "#Manager.v1_18_0.Manager", "BMC", fields)
 }
 

@@ -2,7 +2,8 @@
 
 use async_trait::async_trait;
 use muster_model::power::{
-    Abilities, Accepted, Bmc, DriverKind, Fault, Identity, Order, Power, PowerError, Reading, Sensors,
+    Abilities, Accepted, Bmc, DriverKind, Fault, Identity, LogEntry, Order, Power, PowerError, Reading,
+    Sensors,
 };
 use muster_power::{ipmi::Ipmi, redfish::Redfish};
 
@@ -47,5 +48,8 @@ impl Power for Reads {
 
     async fn identify(&self, bmc: &Bmc) -> Result<Identity, PowerError> {
         self.of(bmc)?.identify(bmc).await
+    }
+    async fn log_tail(&self, bmc: &Bmc, most: usize) -> Result<Vec<LogEntry>, PowerError> {
+        self.of(bmc)?.log_tail(bmc, most).await
     }
 }

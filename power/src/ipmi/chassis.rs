@@ -26,7 +26,7 @@ struct BootFlags {
     device: u8,
 }
 
-fn command(function: u8, number: u8, data: &[u8]) -> Command {
+pub(super) fn command(function: u8, number: u8, data: &[u8]) -> Command {
     Command { function, number, data: data.to_vec() }
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Chassis<'a> {
 }
 
 impl Chassis<'_> {
-    async fn ask(&mut self, asked: &str, question: &Command) -> Result<Vec<u8>, Fault> {
+    pub(super) async fn ask(&mut self, asked: &str, question: &Command) -> Result<Vec<u8>, Fault> {
         self.session.command(question, Repeat::Yes).await.map_err(|trouble| match trouble {
             Trouble::Fault(fault) => fault,
             Trouble::Code(code) => completion(asked, code, self.credential),

@@ -4,6 +4,7 @@
 mod hostile;
 mod ipmi;
 mod lies;
+mod logs;
 mod others;
 mod redfish;
 mod sessions;

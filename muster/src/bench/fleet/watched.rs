@@ -8,8 +8,8 @@ use std::{
 
 use async_trait::async_trait;
 use muster_model::power::{
-    Abilities, Accepted, Bmc, BootOverride, DriverKind, Identity, Order, Power, PowerAction, PowerError,
-    Reading, Sensors,
+    Abilities, Accepted, Bmc, BootOverride, DriverKind, Identity, LogEntry, Order, Power, PowerAction,
+    PowerError, Reading, Sensors,
 };
 use muster_power::redfish::Redfish;
 
@@ -84,6 +84,10 @@ impl Power for Watched {
 
     async fn identify(&self, bmc: &Bmc) -> Result<Identity, PowerError> {
         self.inner.identify(bmc).await
+    }
+
+    async fn log_tail(&self, bmc: &Bmc, most: usize) -> Result<Vec<LogEntry>, PowerError> {
+        self.inner.log_tail(bmc, most).await
     }
 
     async fn close(&self) {
