@@ -133,7 +133,13 @@ fn back_to_work(mut turn: Turn<'_>, reason: &str, message: &str) -> Step {
     if turn.status.cordoned_by.is_some() {
         turn.ask(EffectKind::Uncordon);
     }
-    turn.go(Rule::Row(19), Phase::Serving, None, message)
+    // One that cannot take pods does not serve: what became of its node is seen from there.
+    let phase = match turn.node() {
+        Some(Some(node)) if !node.ready => Phase::Degraded,
+        Some(None) => Phase::Degraded,
+        Some(Some(_)) | None => Phase::Serving,
+    };
+    turn.go(Rule::Row(19), phase, None, message)
 }
 
 pub(super) fn drained(mut turn: Turn<'_>) -> Step {

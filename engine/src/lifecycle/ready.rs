@@ -61,7 +61,12 @@ pub(super) fn serving(mut turn: Turn<'_>) -> Step {
         return turn.go(Rule::Row(14), Phase::Degraded, None, reason);
     }
     if turn.from == Phase::Degraded && !unreachable && fine && !surplus {
-        return turn.go(Rule::Row(14), Phase::Serving, None, "its BMC answers again, 1 reading");
+        return turn.go(
+            Rule::Row(14),
+            Phase::Serving,
+            None,
+            "its node is Ready and its BMC answers, 1 reading",
+        );
     }
     match turn.want() {
         Want::Off(cause, reason) => stand_down(turn, cause, &reason, disagrees),

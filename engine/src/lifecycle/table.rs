@@ -228,8 +228,8 @@ pub const ROWS: [Row; 30] = [
         19,
         &[Cordoned, Evicting, Drained, Stopping],
         "the deadline passed, a pod may not be evicted, the demand came back, or a last look in front of the power-off found a pod",
-        "remove our cordon, record why, wait before the next drain",
-        &[Serving],
+        "remove our cordon, record why, wait before the next drain; a node that is not Ready makes it degraded",
+        &[Serving, Degraded],
         "none",
     ),
     row(

@@ -288,7 +288,10 @@ impl State {
             let seconds = age(*since) / 1000;
             return self.violate("F3", format!("{host} is given up on a view that is {seconds} s old"));
         }
-        if lasted(Outage::NoPods).is_some_and(|age| age > 1_000) && self.nodes.len() > 1 {
+        let live =
+            |node: &&super::cluster::NodeTruth| !node.taints.contains_key(muster_model::observe::OFF_TAINT);
+        let several = self.nodes.values().filter(live).count() > 1;
+        if lasted(Outage::NoPods).is_some_and(|age| age > 1_000) && several {
             return self.violate("F2", format!("{host} is given up while 0 pods are seen anywhere"));
         }
         let metric = Outage::METRICS.iter().filter_map(|one| lasted(*one)).max();
@@ -518,10 +521,11 @@ impl State {
         if action.interrupts() && runs && self.protected.contains(machine) {
             self.violate("F22", format!("{action} of {machine}, where Muster itself runs"));
         }
+        let minute = self.judge.second(now) * 59;
         let asked = self.judge.asked.entry(machine.to_owned()).or_default();
         let last = asked.last.replace((now, action));
         let opposite = |(at, before): (u64, PowerAction)| {
-            (before.interrupts() != action.interrupts()).then_some(now - at).filter(|apart| *apart < 59_000)
+            (before.interrupts() != action.interrupts()).then_some(now - at).filter(|apart| *apart < minute)
         };
         let too_near = last.and_then(opposite);
         // Magic packets are sent again until the machine answers: that is one start, not many.
