@@ -489,6 +489,22 @@ fn row_22_shutdown_stores_the_boot_id() {
     assert_eq!(calls(&step(&state, &wanted_off(at(5)), at(5))), [], "opposite actions are kept apart");
 }
 
+/// A BMC that was away when its machine was to be asked: the time to shut down begins with the asking.
+#[test]
+fn row_22_a_system_that_is_asked_late_gets_all_of_its_time() {
+    let mut state = with_deadline(Phase::Stopping, 300);
+    state.op.as_mut().expect("an operation").os_seen = true;
+    let asked = step(&state, &on(at(290)), at(290));
+    assert_eq!(calls(&asked), [PowerCall::GracefulOff { driver: 0 }]);
+    let mut state = asked.state;
+    state.op.as_mut().expect("an operation").pending = None;
+    for late in [301, 589] {
+        let done = step(&state, &on(at(late)), at(late));
+        assert_eq!((done.state.phase(), calls(&done)), (Phase::Stopping, vec![]), "{late}");
+    }
+    check(&step(&state, &on(at(590)), at(590)), 23, Phase::ForcingOff);
+}
+
 #[test]
 fn row_23_force_comes_after_the_deadline_and_twice_at_most() {
     let mut state = with_deadline(Phase::Stopping, 300);
