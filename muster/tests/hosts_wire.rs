@@ -593,6 +593,42 @@ async fn a_machine_without_tls_is_discovered_and_registered_as_that() {
     assert!(conditions.contains("PlainHttp"), "{conditions}");
 }
 
+/// A BMC behind which power comes and never arrives is restarted, once, where its pool allows that.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stuck_bmc_is_restarted_once_where_its_pool_allows_it() {
+    let fleet = machines(1).await;
+    let bmc = fleet.first();
+    let directory = tempfile::tempdir().unwrap();
+    let (server, user) = furnished(directory.path()).await;
+    let cluster = json!({ "name": "lab", "spec": { "platform": { "type": "baremetal" } } });
+    let cluster = user.post("/api/v1/clusters", &cluster).await.expect(201).body;
+    let metal = json!({ "pool": "gpu", "policy": { "resetBmc": "allowed" } });
+    let pool = json!({ "name": "gpu",
+        "spec": { "nodeCount": 0, "platform": { "type": "baremetal", "baremetal": metal } } });
+    let pools = format!("/api/v1/clusters/{}/nodepools", cluster["id"].as_str().unwrap());
+    user.post(&pools, &pool).await.expect(201);
+    let mut limits = patient();
+    limits["powerConfirmDeadline"] = json!("5h");
+    at_rest(&user, "gpu-1", bmc.address, json!({ "deadlines": limits })).await;
+    bmc.set_faults(Faults { stuck_powering_on: true, ..Faults::default() });
+    let on = json!({ "action": "on", "reason": "a test" });
+    user.post("/api/v1/hosts/gpu-1/power", &on).await.expect(202);
+    user.until("/api/v1/hosts/gpu-1", |host| !host["status"]["bmcResetAt"].is_null()).await;
+    let clock = RealClock::default();
+    for _ in 0..600 {
+        if bmc.counters().restarts > 0 {
+            break;
+        }
+        clock.sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(
+        bmc.counters().restarts,
+        1,
+        "{}",
+        text(&muster(&server, directory.path(), &["history", "host", "gpu-1"]))
+    );
+}
+
 /// BMCs with their own ideas about boot settings: the override is set and read back, or the host says why not and no
 /// power-on is sent.
 #[tokio::test(flavor = "multi_thread")]

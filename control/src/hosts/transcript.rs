@@ -218,10 +218,7 @@ impl Power for Recorded {
     async fn request(&self, bmc: &Bmc, order: Order) -> Result<Accepted, PowerError> {
         let began = self.now();
         let result = self.driver.request(bmc, order).await;
-        self.note(bmc, format!("power {}", order.action), began, &result, |accepted| match accepted {
-            Accepted::AlreadyThere => "already there, nothing sent".to_owned(),
-            Accepted::Sent { how } => format!("accepted: {how}"),
-        });
+        self.note(bmc, format!("power {}", order.action), began, &result, accepted);
         result
     }
 
@@ -257,6 +254,13 @@ impl Power for Recorded {
         result
     }
 
+    async fn restart_bmc(&self, bmc: &Bmc) -> Result<Accepted, PowerError> {
+        let began = self.now();
+        let result = self.driver.restart_bmc(bmc).await;
+        self.note(bmc, "restart the BMC".to_owned(), began, &result, accepted);
+        result
+    }
+
     async fn log_tail(&self, bmc: &Bmc, most: usize) -> Result<Vec<LogEntry>, PowerError> {
         let began = self.now();
         let result = self.driver.log_tail(bmc, most).await;
@@ -270,6 +274,13 @@ impl Power for Recorded {
 
     async fn close(&self) {
         self.driver.close().await;
+    }
+}
+
+fn accepted(answer: &Accepted) -> String {
+    match answer {
+        Accepted::AlreadyThere => "already there, nothing sent".to_owned(),
+        Accepted::Sent { how } => format!("accepted: {how}"),
     }
 }
 
