@@ -8,7 +8,7 @@ use muster_model::{
 };
 use serde_json::{Value, json};
 
-use crate::world::{World, pod};
+use crate::world::{World, pod, running};
 
 /// BM-7.1, the planner's half: one host, one intent, one decision, whatever happens next.
 #[tokio::test]
@@ -138,6 +138,72 @@ async fn bm_7_30_advice_is_recorded_and_nothing_acts() {
     world.pass(Duration::from_secs(30));
     world.show(|_| {});
     assert_eq!(world.turn().await.did, Did::Looked);
+}
+
+/// Where advice is compared with acts: scenarios of BM-7 by their numbers.
+async fn furnish(world: &World, scenario: u32) {
+    match scenario {
+        1 => {
+            world.metal("web", 0, 3).await;
+            world.host("a", "web").await;
+            world.show(|objects| objects.pods.push(pod("web-1", "2")));
+        }
+        // A budget keeps the pod on a; nothing keeps b.
+        3 => {
+            world.metal("web", 0, 3).await;
+            for host in ["a", "b"] {
+                world.host(host, "web").await;
+                world.serve(host, "web").await;
+            }
+            let budget = json!({"metadata": {"name": "keep", "namespace": "default"},
+                "spec": {"selector": {}}, "status": {"disruptionsAllowed": 0}});
+            world.show(|objects| {
+                objects.pods.push(running("web-1", "1", "a"));
+                objects.budgets.push(serde_json::from_value(budget).unwrap());
+            });
+        }
+        // Somebody switched a off: it is held, and its pool is below its minimum.
+        15 => {
+            world.metal("web", 1, 3).await;
+            world
+                .host_with("a", json!({"pool": "web", "hold": {"by": "ann", "reason": "off"}}), |_| {})
+                .await;
+            world.host("b", "web").await;
+        }
+        other => panic!("scenario {other} is not described"),
+    }
+}
+
+/// BM-7.30, the planner's half for scenarios 1, 3 and 15: with advice alone the same things are decided for the same
+/// reasons, and nothing is written for any host.
+#[tokio::test]
+async fn bm_7_30_advice_is_what_would_be_done_and_nothing_acts() {
+    for (scenario, expected) in [(1, "Wake a"), (3, "Remove b"), (15, "Wake b")] {
+        let mut decided = Vec::new();
+        for mode in ["active", "advise"] {
+            let store = std::sync::Arc::new(muster_store::memory::Memory::default());
+            let mut world = World::with(store, true, mode).await;
+            furnish(&world, scenario).await;
+            // Long enough for a node to have been unneeded.
+            for _ in 0..13 {
+                let _ = world.turn().await;
+                world.pass(Duration::from_mins(1));
+                world.show(|_| {});
+            }
+            let decisions = world.decisions().await;
+            let all = decisions.iter().flat_map(|one| &one.actions);
+            let first = all.map(|one| {
+                assert_eq!(one.advice, mode == "advise", "{one:#?}");
+                format!("{:?} {}: {}", one.kind, one.host.as_deref().unwrap_or_default(), one.because)
+            });
+            let first = first.into_iter().next().unwrap_or_default();
+            assert!(first.starts_with(expected), "scenario {scenario}, {mode}: {first:?}");
+            decided.push(first);
+            let intents = [world.intent("a").await, world.intent("b").await].into_iter().flatten().count();
+            assert_eq!(intents > 0, mode == "active", "scenario {scenario}, {mode}");
+        }
+        assert_eq!(decided[0], decided[1], "scenario {scenario}");
+    }
 }
 
 #[tokio::test]
