@@ -110,13 +110,13 @@ export async function actions(world) {
     assert.equal(blocked.cause, 'KeyNotApproved');
     await window.to('/hosts/key-1');
     await settled(page);
-    const card = page.locator('section').filter({ has: page.getByRole('heading', { name: 'Its BMC is not talked to' }) });
+    const card = page.locator('section.card').filter({ has: page.getByRole('heading', { name: 'Its BMC is not talked to' }) });
     await card.getByText(blocked.seenKey).first().waitFor(DONE);
     await shot(page, 'host-key');
     await card.getByRole('button', { name: 'Approve key' }).click();
     const dialog = page.getByRole('dialog');
     await dialog.getByText(`The BMC shows ${blocked.seenKey}`).waitFor();
-    await dialog.getByText(`muster approve host key-1 --pin ${blocked.seenKey}`).waitFor();
+    await dialog.getByRole('button', { name: `muster approve host key-1 --pin ${blocked.seenKey}` }).waitFor();
     await dialog.getByLabel('Reason').fill('read from its sticker');
     await shot(page, 'host-key-dialog');
     await dialog.getByRole('button', { name: 'Approve key', exact: true }).click();
