@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 
 use muster_model::{Duration, Timestamp, k8s::Node};
 
-use crate::snapshot::{Host, Member, MemberState, Snapshot};
+use crate::{
+    plan::{NewNode, Plan, Source},
+    snapshot::{Host, Member, MemberState, Snapshot},
+};
 
 /// How much may be unready: so many nodes, and this share of them. Trouble is more than both.
 #[derive(Debug, Clone, Copy)]
@@ -170,6 +173,20 @@ pub(crate) struct Brake<'a> {
     /// Machines on their way up there.
     pub(crate) rising: u32,
     pub(crate) most: u32,
+}
+
+impl Brake<'_> {
+    /// Machines that the plan adds there.
+    pub(crate) fn added(&self, snapshot: &Snapshot, plan: &Plan) -> u32 {
+        let here = |new: &&NewNode| {
+            let rack = match &new.source {
+                Source::Host { host } => snapshot.host(host).and_then(|host| host.rack.as_deref()),
+                Source::Bought { .. } => None,
+            };
+            self.place.holds(&new.pool, rack)
+        };
+        u32::try_from(plan.new_nodes.iter().filter(here).count()).unwrap_or(u32::MAX)
+    }
 }
 
 struct Hosts<'a>(BTreeMap<&'a str, &'a Host>);

@@ -9,7 +9,7 @@ use muster_model::{
 
 use super::{At, Fault, Findings};
 use crate::{
-    plan::{NewNode, Plan, Source},
+    plan::Plan,
     snapshot::{MemberState, Mode, Pool, Scope, Snapshot, Stops},
     trouble::Troubles,
 };
@@ -126,12 +126,7 @@ fn check_trouble(snapshot: &Snapshot, plan: &Plan, findings: &mut Findings) {
         return;
     }
     for brake in Troubles::of(snapshot).brakes(snapshot) {
-        let rack = |new: &NewNode| match &new.source {
-            Source::Host { host } => snapshot.host(host).and_then(|host| host.rack.as_deref()),
-            Source::Bought { .. } => None,
-        };
-        let new = plan.new_nodes.iter().filter(|new| brake.place.holds(&new.pool, rack(new)));
-        let new = count(new.count());
+        let new = brake.added(snapshot, plan);
         let rising = brake.rising.saturating_add(new);
         if new > 0 && rising > brake.most {
             let (place, limit) = (brake.place.to_string(), brake.most);

@@ -347,26 +347,18 @@ fn cluster(scene: &Scene<'_>, node: &Node, price: i64, more: u32) -> Vec<Limit> 
 /// The word of a place in trouble, where as many machines are on their way up as may be.
 fn trouble(scene: &Scene<'_>, candidate: &Candidate) -> Option<Limit> {
     let (snapshot, pool) = (scene.snapshot, scene.pool_of(candidate));
-    let rack_of = |name: &str| snapshot.host(name).and_then(|host| host.rack.as_deref());
     let free: Vec<Option<&str>> = scene
         .hosts_of(candidate)
         .filter(|host| is_usable(snapshot, host) && !starts(scene, host))
         .map(|host| host.rack.as_deref())
         .collect();
     let brakes = Troubles::of(snapshot).brakes(snapshot).into_iter().filter(|brake| {
-        let new = scene.plan.new_nodes.iter().filter(|new| {
-            let rack = match &new.source {
-                Source::Host { host } => rack_of(host),
-                Source::Bought { .. } => None,
-            };
-            brake.place.holds(&new.pool, rack)
-        });
         let holds = if free.is_empty() {
             brake.place.holds(&pool.name, None)
         } else {
             free.iter().all(|rack| brake.place.holds(&pool.name, *rack))
         };
-        holds && brake.rising.saturating_add(count(new.count())) >= brake.most
+        holds && brake.rising.saturating_add(brake.added(snapshot, scene.plan)) >= brake.most
     });
     brakes.into_iter().next().map(|brake| {
         let object = match brake.place {
