@@ -264,6 +264,16 @@ fn shown_key(said: &str) -> String {
     key.unwrap_or_else(|| panic!("the key is shown: {said}")).trim_end_matches([':', '.']).to_owned()
 }
 
+/// Registers what discovery found as it is, but for limits that no machine is too slow for. JSON is YAML.
+#[track_caller]
+fn register_found(server: &Server, directory: &Path, document: &str) {
+    let patiently = document.replacen("\nspec:\n", &format!("\nspec:\n  deadlines: {}\n", patient()), 1);
+    assert_ne!(patiently, document, "a document has a spec");
+    std::fs::write(directory.join("gpu-1.yaml"), &patiently).unwrap();
+    let applied = muster(server, directory, &["apply", "-f", "gpu-1.yaml"]);
+    assert!(applied.status.success(), "{}", text(&applied));
+}
+
 const CANARY: &str = "canary-2718-albatross";
 
 /// A machine that nobody has described: its BMC is met, its key approved, and its own words make the document. The
@@ -306,12 +316,7 @@ async fn ops_r19_discovery_sends_nothing_secret_before_its_key_is_approved_and_l
     for part in ["gpu-1", "EMU000000", "512Gi", "\"128\"", "macAddress", "gpu: 1", &pin] {
         assert!(document.contains(part), "{part}: {document}");
     }
-    // JSON is YAML.
-    let patiently = document.replacen("\nspec:\n", &format!("\nspec:\n  deadlines: {}\n", patient()), 1);
-    assert_ne!(patiently, document, "a document has a spec");
-    std::fs::write(directory.path().join("gpu-1.yaml"), &patiently).unwrap();
-    let applied = run(&["apply", "-f", "gpu-1.yaml"]);
-    assert!(applied.status.success(), "{}", text(&applied));
+    register_found(&server, directory.path(), &document);
     let user = World::new(&server.base, "embedded").named(USER);
     user.until("/api/v1/hosts/gpu-1", |host| host["status"]["phase"] == "idle").await;
     let host = run(&["describe", "host", "gpu-1"]);
@@ -542,10 +547,7 @@ async fn a_machine_is_discovered_and_registered_under_its_authority() {
     assert!(found.status.success(), "{}", text(&found));
     let document = String::from_utf8_lossy(&found.stdout).into_owned();
     assert!(document.contains("tlsVerify: ca") && document.contains("BEGIN CERTIFICATE"), "{document}");
-    let patiently = document.replacen("\nspec:\n", &format!("\nspec:\n  deadlines: {}\n", patient()), 1);
-    std::fs::write(directory.path().join("gpu-1.yaml"), &patiently).unwrap();
-    let applied = run(&["apply", "-f", "gpu-1.yaml"]);
-    assert!(applied.status.success(), "{}", text(&applied));
+    register_found(&server, directory.path(), &document);
     user.until("/api/v1/hosts/gpu-1", |host| host["status"]["phase"] == "idle").await;
 
     // What belongs to another trust is said, and nothing is asked.
@@ -584,10 +586,7 @@ async fn a_machine_without_tls_is_discovered_and_registered_as_that() {
     ]);
     assert!(found.status.success(), "{}", text(&found));
     let document = String::from_utf8_lossy(&found.stdout).into_owned();
-    let patiently = document.replacen("\nspec:\n", &format!("\nspec:\n  deadlines: {}\n", patient()), 1);
-    std::fs::write(directory.path().join("gpu-1.yaml"), &patiently).unwrap();
-    let applied = run(&["apply", "-f", "gpu-1.yaml"]);
-    assert!(applied.status.success(), "{}", text(&applied));
+    register_found(&server, directory.path(), &document);
     let host = user.until("/api/v1/hosts/gpu-1", |host| host["status"]["phase"] == "idle").await;
     let conditions = host["status"]["conditions"].to_string();
     assert!(conditions.contains("PlainHttp"), "{conditions}");
