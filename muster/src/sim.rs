@@ -51,6 +51,9 @@ struct Fuzz {
     /// Only these kinds of trouble, and more of them: see docs/reference/simulation.md
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     focus: Vec<Class>,
+    /// Hosts of each site, at most 250; most days have 3 to 12 unless given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=250))]
+    hosts: Option<u64>,
     /// Threads; as many as the machine has cores unless given
     #[arg(long)]
     threads: Option<usize>,
@@ -93,12 +96,12 @@ fn days(one: &Fuzz) -> anyhow::Result<ExitCode> {
     let length = Duration::from_hours(one.hours);
     let manner = if one.exact { fuzz::exact() } else { fuzz::quick() };
     if one.trace {
-        return traced(first..end, length, &one.focus, &manner);
+        return traced(first..end, length, &one.focus, one.hosts, &manner);
     }
     let threads =
         one.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
-    let focus = one.focus.clone();
-    let fleet = Fleet { first, end, length, focus, threads, manner, stop_at_first: !one.keep_going };
+    let (focus, size) = (one.focus.clone(), one.hosts);
+    let fleet = Fleet { first, end, length, focus, size, threads, manner, stop_at_first: !one.keep_going };
     let clock = SystemClock::new();
     let done = AtomicU64::new(0);
     let result = fleet::live(&fleet, &|outcome| {
@@ -110,7 +113,7 @@ fn days(one: &Fuzz) -> anyhow::Result<ExitCode> {
                 violation.row,
                 violation.at,
                 violation.text,
-                Day::full_of(outcome.seed, length, &one.focus).command()
+                Day::full_of(outcome.seed, length, &one.focus, size).command()
             ));
         }
         if count.is_multiple_of(100) {
@@ -143,11 +146,12 @@ fn traced(
     seeds: std::ops::Range<u64>,
     length: Duration,
     focus: &[Class],
+    size: Option<u64>,
     manner: &Manner,
 ) -> anyhow::Result<ExitCode> {
     let mut broken = false;
     for seed in seeds {
-        let day = Day::full_of(seed, length, focus);
+        let day = Day::full_of(seed, length, focus, size);
         let (outcome, lines) = fleet::on_one_thread(fuzz::live(&day, manner, true))?;
         for line in lines {
             output::line(&line);

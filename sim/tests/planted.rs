@@ -71,7 +71,7 @@ fn broken(bug: Option<&'static str>, day: &Day, until: Duration) -> Option<Viola
 
 impl Bug {
     fn day(&self, seed: u64) -> Day {
-        Day::full_of(seed, Duration::from_hours(HOURS), self.2)
+        Day::full_of(seed, Duration::from_hours(HOURS), self.2, None)
     }
 
     /// The first seed that shows it, and how.

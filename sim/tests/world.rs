@@ -66,6 +66,7 @@ fn ops_r1_r2_days_full_of_trouble_break_nothing() {
         end: 8,
         length: Duration::from_hours(8),
         focus: Vec::new(),
+        size: None,
         threads: 2,
         manner: fuzz::quick(),
         stop_at_first: false,
@@ -94,7 +95,7 @@ const ONCE_BROKEN: [(u64, u64, &[Class], &str); 3] = [
 #[test]
 fn days_that_once_broke_an_invariant_are_clean() {
     for (seed, hours, focus, what) in ONCE_BROKEN {
-        let day = Day::full_of(seed, Duration::from_hours(hours), focus);
+        let day = Day::full_of(seed, Duration::from_hours(hours), focus, None);
         let (outcome, _) = on_one_thread(fuzz::live(&day, &fuzz::quick(), false)).unwrap();
         assert!(outcome.violations.is_empty(), "again: {what}: {:#?}\n{}", outcome.violations, day.command());
     }

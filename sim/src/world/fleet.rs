@@ -22,6 +22,8 @@ pub struct Fleet {
     pub length: Duration,
     /// What the days are full of; a bit of everything if that is nothing.
     pub focus: Vec<Class>,
+    /// Hosts of each site; drawn by lot if not given.
+    pub size: Option<u64>,
     pub threads: usize,
     pub manner: Manner,
     /// Stops at the first broken invariant.
@@ -49,7 +51,7 @@ pub fn live(fleet: &Fleet, each: &(dyn Fn(&Outcome) + Sync)) -> Result {
                     if seed >= fleet.end {
                         return;
                     }
-                    let day = Day::full_of(seed, fleet.length, &fleet.focus);
+                    let day = Day::full_of(seed, fleet.length, &fleet.focus, fleet.size);
                     let lived = on_one_thread(fuzz::live(&day, &fleet.manner, false));
                     let mut result = result.lock().unwrap_or_else(PoisonError::into_inner);
                     match lived {

@@ -30,6 +30,8 @@ pub struct Day {
     pub length: Duration,
     /// What it is full of; a bit of everything if that is nothing.
     pub focus: Vec<Class>,
+    /// So many hosts were asked for; drawn by lot if nobody did.
+    pub size: Option<u64>,
     pub site: Site,
     pub workloads: Vec<Workload>,
     pub disturbances: Vec<Disturbance>,
@@ -67,15 +69,16 @@ pub enum FuzzError {
 impl Day {
     /// The day of a seed.
     pub fn new(seed: u64, length: Duration) -> Self {
-        Self::full_of(seed, length, &[])
+        Self::full_of(seed, length, &[], None)
     }
 
-    /// The day of a seed with more of some kinds of trouble and none of others.
-    pub fn full_of(seed: u64, length: Duration, focus: &[Class]) -> Self {
+    /// The day of a seed with more of some kinds of trouble and none of others, on a site of so many hosts or of any
+    /// size.
+    pub fn full_of(seed: u64, length: Duration, focus: &[Class], size: Option<u64>) -> Self {
         let random = Random::new(seed);
         let mut dice = random.fork("site");
         let racks = dice.between(1, 3);
-        let hosts = match focus {
+        let drawn = match focus {
             [] if dice.percent(3) => 64,
             [] => dice.between(3, 12),
             [Class::Blips] => 2,
@@ -83,12 +86,14 @@ impl Day {
             // The fewer there are, the sooner trouble meets one that matters.
             _ => dice.between(3, 4),
         };
+        let hosts = size.unwrap_or(drawn);
         let pools = if dice.percent(30) { 2 } else { 1 };
         let calm = Duration::from_millis(length.millis().saturating_sub(REST.millis() * 2));
         let mut day = Self {
             seed,
             length,
             focus: focus.to_vec(),
+            size,
             site: Site::default(),
             workloads: Vec::new(),
             disturbances: Vec::new(),
@@ -219,7 +224,8 @@ impl Day {
         let (seed, next, hours) = (self.seed, self.seed + 1, self.length.millis() / 3_600_000);
         let focus: Vec<&str> = self.focus.iter().map(|class| class.as_str()).collect();
         let focus = if focus.is_empty() { String::new() } else { format!(" --focus {}", focus.join(",")) };
-        format!("muster sim fuzz --seeds {seed}..{next} --hours {hours}{focus} --trace")
+        let size = self.size.map(|size| format!(" --hosts {size}")).unwrap_or_default();
+        format!("muster sim fuzz --seeds {seed}..{next} --hours {hours}{focus}{size} --trace")
     }
 }
 
