@@ -165,7 +165,7 @@ impl History {
             });
             let cores = spec.resources.cpu.milli();
             let idle = i64::from(spec.idle_watts.unwrap_or(0)) * 1000;
-            let metrics = host.metrics.as_deref();
+            let metrics = host.metrics();
             let drawn = metrics.and_then(|metrics| metrics.milliwatts.value().copied());
             row.hosts += 1;
             row.total_milli += cores;

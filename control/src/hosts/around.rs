@@ -38,7 +38,7 @@ pub struct Dress {
     pub taints: Vec<Taint>,
 }
 
-/// Connected clusters by name. Shared: the loop asks for them once a second and oftener.
+/// Connected clusters by name. Shared: the loop asks for them whenever it wakes.
 pub type Clusters = Arc<[(Arc<str>, Arc<dyn ClusterPort>)]>;
 
 /// Facts beside the inventory. Answers come from memory: a turn never waits for them.
@@ -50,6 +50,12 @@ pub trait Around: Send + Sync + fmt::Debug {
     /// restored and has not seen the world since.
     fn freeze(&self) -> FreezeMode {
         FreezeMode::None
+    }
+
+    /// Another number whenever what stops every action, the version of some credential, or which clusters are connected
+    /// may be another. Without it the loop asks for them once a second.
+    fn news(&self) -> Option<tokio::sync::watch::Receiver<u64>> {
+        None
     }
 
     /// Every connected cluster: a change in one of them wakes its hosts.

@@ -76,10 +76,10 @@ pub(super) fn gather(
     memo: &Memo,
     cluster: &Cluster,
     lead: &Tenure,
+    settings: Settings,
     now: Timestamp,
 ) -> Evidence {
     let book = shared.book();
-    let settings = settings(shared, record, spec, &book);
     let (power, bmc, progress) = match &memo.looked {
         Some(looked) => (looked.power.clone(), looked.bmc.clone(), looked.progress.clone()),
         None => (

@@ -96,6 +96,7 @@ pub struct Facts {
     agents: Arc<dyn Agents>,
     clock: Arc<dyn Clock>,
     read: RwLock<Read>,
+    news: tokio::sync::watch::Sender<u64>,
 }
 
 impl Facts {
@@ -107,19 +108,25 @@ impl Facts {
         agents: Arc<dyn Agents>,
         clock: Arc<dyn Clock>,
     ) -> Arc<Self> {
-        Arc::new(Self { registry, inventory, vault, connections, agents, clock, read: RwLock::default() })
+        let (read, news) = (RwLock::default(), tokio::sync::watch::Sender::default());
+        Arc::new(Self { registry, inventory, vault, connections, agents, clock, read, news })
     }
 
     /// Reads until `stop`. What cannot be read stays as it was.
     pub async fn run(&self, stop: CancellationToken) {
+        let mut freezes = self.registry.freezes();
         loop {
             if let Err(error) = self.refresh().await {
                 tracing::warn!(%error, "what hosts need beside their records could not be read; it tries again");
             }
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => return,
-                () = self.clock.sleep(EVERY) => {}
+            let mut rest = std::pin::pin!(self.clock.sleep(EVERY));
+            loop {
+                tokio::select! {
+                    biased;
+                    () = stop.cancelled() => return,
+                    Ok(()) = freezes.changed() => self.news.send_modify(|number| *number += 1),
+                    () = &mut rest => break,
+                }
             }
         }
     }
@@ -146,7 +153,7 @@ impl Facts {
             tracing::warn!(%error, "pools could not be read for their hosts; they stay as they were");
             self.read().pools.clone()
         });
-        *self.read.write().unwrap_or_else(PoisonError::into_inner) = Read {
+        let read = Read {
             complete: true,
             racks: racks.into_iter().map(|one| (one.spec.name.clone(), one.spec)).collect(),
             profiles: profiles.into_iter().map(|one| (one.spec.name.clone(), one.spec)).collect(),
@@ -157,6 +164,11 @@ impl Facts {
             clusters: connected(&pools),
             pools,
         };
+        let before = std::mem::replace(&mut *self.read.write().unwrap_or_else(PoisonError::into_inner), read);
+        if before.credentials_changed != credentials_changed || !same(&before.clusters, &self.read().clusters)
+        {
+            self.news.send_modify(|number| *number += 1);
+        }
         Ok(())
     }
 
@@ -231,6 +243,14 @@ fn connected(pools: &BTreeMap<String, Pool>) -> Clusters {
     clusters.into_values().collect()
 }
 
+/// Whether these are the same connections.
+fn same(before: &Clusters, after: &Clusters) -> bool {
+    let alike = |((name, port), (other, there)): (&(Arc<str>, Arc<dyn ClusterPort>), &(_, _))| {
+        name == other && Arc::ptr_eq(port, there)
+    };
+    before.len() == after.len() && before.iter().zip(&**after).all(alike)
+}
+
 /// Where credentials of hosts without a project are kept.
 const NO_PROJECT: &str = "default";
 
@@ -251,6 +271,10 @@ impl Around for Facts {
 
     fn freeze(&self) -> FreezeMode {
         self.registry.freeze().mode
+    }
+
+    fn news(&self) -> Option<tokio::sync::watch::Receiver<u64>> {
+        Some(self.news.subscribe())
     }
 
     fn clusters(&self) -> Clusters {

@@ -14,7 +14,7 @@ use muster_engine::{
 use muster_model::{
     Duration, Known, NODEPOOL_LABEL, Quantity, Timestamp,
     host::{Ambiguous, BareMetalNodeSpec, HostOp, MatchBy, node_of},
-    k8s::{Effect, Labels, Node, Pod, Taint},
+    k8s::{Effect, Labels, Node, Objects, Pod, Taint},
     observe::{CORDON_MARK, ClusterView, OFF_TAINT, OUT_OF_SERVICE_TAINT, STARTUP_TAINT},
     pool::TaintEffect,
 };
@@ -35,26 +35,24 @@ const CUT_TO: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Indexed {
     pub view: ClusterView,
+    places: Arc<Places>,
+    /// Why the pods that it shows may not be all there are.
+    pub doubt: Option<String>,
+}
+
+/// Where things are among the objects of a view. Most views show the objects of the one before, with later signs of life.
+#[derive(Debug, Default)]
+struct Places {
     by_name: HashMap<Arc<str>, usize>,
     /// By the whole provider id, and by its last part.
     by_provider: HashMap<Box<str>, Vec<usize>>,
     pods: HashMap<Box<str>, Vec<u32>>,
     unschedulable: Vec<u32>,
-    /// Why the pods that it shows may not be all there are.
-    pub doubt: Option<String>,
 }
 
-impl Indexed {
-    pub(super) fn new(view: ClusterView) -> Self {
-        let mut index = Self {
-            by_name: HashMap::new(),
-            by_provider: HashMap::new(),
-            pods: HashMap::new(),
-            unschedulable: Vec::new(),
-            doubt: view.doubt().filter(|_| !muster_model::planted::is("F2")),
-            view,
-        };
-        let objects = Arc::clone(&index.view.objects);
+impl Places {
+    fn new(objects: &Objects) -> Self {
+        let mut index = Self::default();
         for (place, node) in objects.nodes.iter().enumerate() {
             index.by_name.insert(Arc::clone(&node.metadata.name), place);
             if let Some(provider) = &node.spec.provider_id {
@@ -74,6 +72,17 @@ impl Indexed {
         }
         index
     }
+}
+
+impl Indexed {
+    /// With `before`, the last one of the same cluster.
+    pub(super) fn new(view: ClusterView, before: Option<&Self>) -> Self {
+        let places = match before {
+            Some(before) if Arc::ptr_eq(&before.view.objects, &view.objects) => Arc::clone(&before.places),
+            _ => Arc::new(Places::new(&view.objects)),
+        };
+        Self { doubt: view.doubt().filter(|_| !muster_model::planted::is("F2")), places, view }
+    }
 
     /// The node of a host, by the one rule that its spec names.
     pub(super) fn node(&self, host: &str, spec: &BareMetalNodeSpec) -> Result<Option<&Node>, Ambiguous> {
@@ -82,9 +91,9 @@ impl Indexed {
         let places: &[usize] = match spec.node_match.by {
             MatchBy::ProviderId => {
                 let id = given.or(spec.inventory_id.as_deref()).unwrap_or(host);
-                self.by_provider.get(id).map_or(&[], Vec::as_slice)
+                self.places.by_provider.get(id).map_or(&[], Vec::as_slice)
             }
-            MatchBy::Name => self.by_name.get(given.unwrap_or(host)).map_or(&[], std::slice::from_ref),
+            MatchBy::Name => self.places.by_name.get(given.unwrap_or(host)).map_or(&[], std::slice::from_ref),
             MatchBy::Label | MatchBy::Mac => return node_of(host, spec, nodes),
         };
         node_of(host, spec, places.iter().map(|place| &nodes[*place]))
@@ -96,14 +105,14 @@ impl Indexed {
     }
 
     pub(super) fn pods_on(&self, node: &str) -> impl Iterator<Item = &Pod> {
-        let places = self.pods.get(node).map_or(&[][..], Vec::as_slice);
+        let places = self.places.pods.get(node).map_or(&[][..], Vec::as_slice);
         places.iter().filter_map(|place| self.view.objects.pods.get(usize::try_from(*place).ok()?))
     }
 
     /// Pods that the scheduler has found no place for and that came into being since `since`. Kubernetes cuts that time
     /// to whole seconds, so that one of the same second counts: it may have come after.
     pub(super) fn stranded_since(&self, since: Timestamp) -> u32 {
-        let stranded = self.unschedulable.iter().filter_map(|place| {
+        let stranded = self.places.unschedulable.iter().filter_map(|place| {
             let pod = self.view.objects.pods.get(usize::try_from(*place).ok()?)?;
             pod.metadata.creation_timestamp.filter(|created| created.saturating_add(CUT_TO) > since)
         });
@@ -317,7 +326,7 @@ mod tests {
                     "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}});
             let pods = vec![serde_json::from_value(pod).unwrap()];
             let objects = Arc::new(Objects { pods, ..Objects::default() });
-            let index = Indexed::new(ClusterView { objects, ..ClusterView::default() });
+            let index = Indexed::new(ClusterView { objects, ..ClusterView::default() }, None);
             let began = "2026-11-16T11:13:54.455Z".parse().unwrap();
             assert_eq!(index.stranded_since(began), count, "{created}");
         }
@@ -343,7 +352,7 @@ mod tests {
         ];
         let nodes = vec![serde_json::from_value::<Node>(node).unwrap()];
         let objects = Arc::new(Objects { pods, nodes, ..Objects::default() });
-        let index = Indexed::new(ClusterView { objects, ..ClusterView::default() });
+        let index = Indexed::new(ClusterView { objects, ..ClusterView::default() }, None);
         let used = use_of(&index, &index.view.objects.nodes[0]);
         assert_eq!(used.cpu_permille.value(), Some(&500));
         let beside: Vec<_> = used.beside.iter().map(|(name, amount)| (name.as_str(), *amount)).collect();

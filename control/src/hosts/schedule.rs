@@ -48,6 +48,8 @@ const RETRY_LONGEST: Duration = Duration::from_secs(5);
 const FLUSH: Duration = Duration::from_secs(15);
 /// Between two looks at what a cluster's changes mean for its hosts.
 const CLUSTER_PAUSE: Duration = Duration::from_secs(1);
+/// Between looks at leadership that ran out, and at what nobody tells the loop of.
+const GLANCE: Duration = Duration::from_secs(1);
 /// Over which time hosts with an operation under way are taken up after a start.
 const TAKE_UP: Duration = Duration::from_millis(500);
 
@@ -203,6 +205,7 @@ impl Run {
         let mut watch: WatchStream = self.shared.store.watch(keys::ROOT, from).await?;
         *pause = RETRY_FIRST;
         let mut hands = self.shared.lead.subscribe();
+        let mut around = self.shared.around.news();
         loop {
             self.take_over().await?;
             self.note_freeze();
@@ -211,14 +214,16 @@ impl Run {
             self.watch_clusters();
             self.keep_books().await?;
             let leads = self.fence.is_some() || hands.borrow().is_some();
-            let wait = self.until_next(leads);
+            let wait = self.until_next(leads, around.is_some());
             let clock = Arc::clone(&self.shared.clock);
             let turns: OptionFuture<_> = (!self.turns.is_empty()).then(|| self.turns.next()).into();
             let news: OptionFuture<_> = (!self.changes.is_empty()).then(|| self.changes.next()).into();
+            let stir: OptionFuture<_> = around.as_mut().map(tokio::sync::watch::Receiver::changed).into();
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return Ok(()),
                 _ = hands.changed() => {}
+                Some(Ok(())) = stir => {}
                 event = watch.next() => match event {
                     Some(event) => self.apply(event?),
                     None => return Err(StoreError::Unavailable {
@@ -601,17 +606,18 @@ impl Run {
         Ok(())
     }
 
-    /// How long nothing is due; `None` for a process that does not lead, which is told when it does.
-    fn until_next(&self, leads: bool) -> Option<Duration> {
+    /// How long nothing is due; `None` for a process that does not lead, which is told when it does. With `told`, so is
+    /// whatever is to be known beside the inventory.
+    fn until_next(&self, leads: bool, told: bool) -> Option<Duration> {
         if !leads {
             return None;
         }
         let now = self.shared.clock.monotonic();
         let timer = self.timers.peek().map(|Reverse((due, _, _))| *due);
         let books = self.fence.as_ref().map(|_| self.next_flush);
-        // Leadership may run out in silence: it is looked at once a second.
-        let second = now.saturating_add(Duration::from_secs(1));
-        let next = [timer, books].into_iter().flatten().fold(second, Duration::min);
+        // Leadership may run out in silence.
+        let left = self.shared.lead.now().map_or(GLANCE, |lead| if told { lead.left } else { GLANCE });
+        let next = [timer, books].into_iter().flatten().fold(now.saturating_add(left), Duration::min);
         Some(next.saturating_sub(now).max(Duration::from_millis(1)))
     }
 }

@@ -145,14 +145,15 @@ impl Shared {
     pub(super) fn indexed(&self, cluster: &Arc<str>, view: ClusterView) -> Arc<Indexed> {
         let now = self.clock.monotonic();
         let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((made, index)) = views.get(cluster)
+        let known = views.get(cluster);
+        if let Some((made, index)) = known
             && (index.view.number == view.number || now.saturating_sub(*made) < self.pace.scaled(REINDEX))
             && view.fresh_at.since(index.view.fresh_at) < self.pace.scaled(FRESH)
             && view.slow.is_some() == index.view.slow.is_some()
         {
             return Arc::clone(index);
         }
-        let index = Arc::new(Indexed::new(view));
+        let index = Arc::new(Indexed::new(view, known.map(|(_, index)| &**index)));
         views.insert(Arc::clone(cluster), (now, Arc::clone(&index)));
         index
     }
@@ -278,8 +279,17 @@ impl Turn<'_> {
         let cluster = evidence::cluster_of(self.shared, &spec.pool);
         self.memo.recount = recount::recount(self.shared, self.name, &spec, before.as_ref(), &cluster).await;
         let now = self.shared.clock.now();
-        let seen =
-            evidence::gather(self.shared, self.name, &record, &spec, self.memo, &cluster, &self.lead, now);
+        let seen = evidence::gather(
+            self.shared,
+            self.name,
+            &record,
+            &spec,
+            self.memo,
+            &cluster,
+            &self.lead,
+            settings,
+            now,
+        );
         let mut step = match &from {
             None => lifecycle::enrol(self.name, &seen, now),
             Some(state) => lifecycle::step(state, &seen, now),
@@ -319,9 +329,9 @@ impl Turn<'_> {
             spec: &spec,
             status: &step.state.status,
             op: step.state.op.as_ref(),
-            limits: &settings.limits,
+            limits: &seen.settings.limits,
             ways: &ways,
-            access: settings.credential_version,
+            access: seen.settings.credential_version,
             cluster: &cluster,
             lead: &lead,
         };

@@ -33,6 +33,24 @@ pub struct StoredSpec {
     pub version: Revision,
 }
 
+/// Figures of a host, read when somebody asks for them: they are written every minute, and asked for seldom.
+#[derive(Debug, Clone)]
+pub(super) struct StoredMetrics {
+    raw: Bytes,
+    read: Arc<OnceLock<Result<HostMetrics, String>>>,
+}
+
+impl StoredMetrics {
+    pub(super) fn new(raw: Bytes) -> Self {
+        Self { raw, read: Arc::default() }
+    }
+
+    fn read(&self) -> Result<&HostMetrics, &str> {
+        let read = || serde_json::from_slice(&self.raw).map_err(|error| error.to_string());
+        self.read.get_or_init(read).as_ref().map_err(String::as_str)
+    }
+}
+
 /// Everything that is stored about one host, but for its events.
 #[derive(Debug, Clone)]
 pub struct Host {
@@ -42,9 +60,9 @@ pub struct Host {
     pub status: Option<Arc<BareMetalNodeStatus>>,
     pub op: Option<Arc<HostOp>>,
     pub intent: Option<Arc<Intent>>,
-    pub metrics: Option<Arc<HostMetrics>>,
-    /// Records beside the spec that cannot be read, by kind.
-    pub unread: Vec<(HostRecord, String)>,
+    pub(super) metrics: Option<StoredMetrics>,
+    /// Records beside the spec and the figures that cannot be read, by kind.
+    unread: Vec<(HostRecord, String)>,
     /// The last commit that touched any of them.
     pub revision: Revision,
     /// Another host that has what only one can have, and why this one yields.
@@ -79,7 +97,9 @@ impl Host {
             HostRecord::Status => self.status = decode(entry, &mut fault),
             HostRecord::Op => self.op = decode(entry, &mut fault),
             HostRecord::Intent => self.intent = decode(entry, &mut fault),
-            HostRecord::Metrics => self.metrics = decode(entry, &mut fault),
+            HostRecord::Metrics => {
+                self.metrics = entry.map(|entry| StoredMetrics::new(entry.value.clone()));
+            }
             HostRecord::Events => {}
         }
         if let Some(why) = fault {
@@ -100,6 +120,18 @@ impl Host {
             && self.intent.is_none()
             && self.metrics.is_none()
             && self.unread.is_empty()
+    }
+
+    /// The last figures, if there are any that can be read.
+    pub fn metrics(&self) -> Option<&HostMetrics> {
+        self.metrics.as_ref()?.read().ok()
+    }
+
+    /// Records beside the spec that cannot be read, by kind.
+    pub fn unread(&self) -> impl Iterator<Item = (HostRecord, &str)> {
+        let figures = self.metrics.as_ref().and_then(|metrics| metrics.read().err());
+        let others = self.unread.iter().map(|(record, why)| (*record, why.as_str()));
+        others.chain(figures.map(|why| (HostRecord::Metrics, why)))
     }
 
     /// The spec, if it is in use: it can be read, its name fits, and no other host has a better claim.
@@ -196,7 +228,7 @@ impl Host {
         for (name, value) in [
             ("op", self.op.as_deref().map(|op| json!(op))),
             ("intent", self.intent.as_deref().map(|intent| json!(intent))),
-            ("metrics", self.metrics.as_deref().map(|metrics| json!(metrics))),
+            ("metrics", self.metrics().map(|metrics| json!(metrics))),
             ("set_aside", self.set_aside().map(|aside| json!(aside))),
             ("deletion", self.readable().and_then(|spec| spec.deletion.as_ref()).map(|mark| json!(mark))),
         ] {
@@ -204,12 +236,10 @@ impl Host {
                 object[name] = value;
             }
         }
-        if !self.unread.is_empty() {
-            object["unread"] = self
-                .unread
-                .iter()
-                .map(|(record, why)| json!({"record": record.as_str(), "reason": why}))
-                .collect();
+        let unread = self.unread().map(|(record, why)| json!({"record": record.as_str(), "reason": why}));
+        let unread: Vec<Value> = unread.collect();
+        if !unread.is_empty() {
+            object["unread"] = unread.into();
         }
         object
     }

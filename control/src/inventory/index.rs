@@ -155,8 +155,14 @@ impl Index {
     fn settle_clashes(&mut self, before: &mut BTreeMap<Arc<str>, Option<Arc<Host>>>) {
         let mut affected: BTreeSet<Arc<str>> = BTreeSet::new();
         for (name, old) in before.iter() {
-            affected.insert(Arc::clone(name));
             let specs = [old.as_ref(), self.hosts.get(name)];
+            // Only specs claim anything: whoever has the same one is in nobody's way who was not there before.
+            if let [Some(old), Some(new)] = specs
+                && old.version() == new.version()
+            {
+                continue;
+            }
+            affected.insert(Arc::clone(name));
             for spec in specs.into_iter().flatten().filter_map(|host| host.readable()) {
                 for claim in identifiers(spec) {
                     let owners = self.claims.get(&claim).into_iter().flatten();

@@ -106,7 +106,7 @@ impl Inventory {
 /// What pods have requested of a host, from its loop's last figures. Without figures it is unknown, not nothing.
 fn allocated(host: &Host, spec: &BareMetalNodeSpec, now: Timestamp) -> Known<ResourceCapacity> {
     let unknown = |why: &str| Known::Unknown { why: why.to_owned(), since: now };
-    let Some(metrics) = &host.metrics else { return unknown("its use was not measured yet") };
+    let Some(metrics) = host.metrics() else { return unknown("its use was not measured yet") };
     let (Known::Value { value: cpu, at }, Known::Value { value: memory, .. }) =
         (&metrics.cpu_permille, &metrics.memory_permille)
     else {
@@ -193,7 +193,8 @@ mod tests {
         (spec.resources.cpu, spec.resources.gpu) = (Quantity::from_units(32), 8);
         change(&mut spec);
         let mut host = Host::new("g1");
-        host.metrics = Some(Arc::new(metrics));
+        host.metrics =
+            Some(crate::inventory::host::StoredMetrics::new(serde_json::to_vec(&metrics).unwrap().into()));
         match allocated(&host, &spec, now) {
             Known::Value { value, .. } => value,
             Known::Unknown { why, .. } => panic!("{why}"),

@@ -363,14 +363,14 @@ impl Inventory {
             } else {
                 stats.held += u32::from(held);
             }
-            match host.metrics.as_ref().map(|metrics| &metrics.milliwatts) {
+            match host.metrics().map(|metrics| &metrics.milliwatts) {
                 Some(Known::Value { value, .. }) => {
                     stats.milliwatts = stats.milliwatts.saturating_add(*value);
                 }
                 Some(Known::Unknown { .. }) | None => stats.unmetered += 1,
             }
             let pool = stats.energy.entry(spec.pool.clone()).or_default();
-            crate::hosts::add_energy(pool, host.metrics.as_deref(), price);
+            crate::hosts::add_energy(pool, host.metrics(), price);
         }
         stats
     }

@@ -62,8 +62,10 @@ pub struct Turn {
     /// When to look again at the latest.
     pub next: Timestamp,
     /// When something changes by itself: before that, a look without news finds what this one found, unless a trigger
-    /// has another answer.
+    /// has another answer or the cluster has gone silent.
     pub quiet_until: Option<Timestamp>,
+    /// When the view of the cluster that this look had is too old to be trusted.
+    pub stale_at: Option<Timestamp>,
 }
 
 /// What went wrong in a turn.
@@ -132,6 +134,8 @@ struct Thought {
     until: Option<Timestamp>,
     /// It says what the last decision said and does nothing.
     quiet: bool,
+    /// What it was when pools were last reported on by it: the connection and the generations of the pools.
+    reported: Option<(Link, Vec<u64>)>,
 }
 
 impl Thought {
@@ -236,7 +240,7 @@ impl Planner {
                     };
                     self.parts.board.set(live);
                 }
-                Turn { did: Did::Waited(text), next, quiet_until: Some(next) }
+                Turn { did: Did::Waited(text), next, quiet_until: Some(next), stale_at: None }
             }
         }
     }
@@ -244,7 +248,7 @@ impl Planner {
     async fn look(&mut self, now: Timestamp) -> Result<Turn, TurnError> {
         let registry = Arc::clone(&self.parts.registry);
         let Some(mut gathered) = read::pools(&registry, self.cluster).await? else {
-            return Ok(Turn { did: Did::Gone, next: now, quiet_until: None });
+            return Ok(Turn { did: Did::Gone, next: now, quiet_until: None, stale_at: None });
         };
         let cluster = gathered.cluster.clone();
         let port = self.parts.connections.port(&cluster);
@@ -260,7 +264,7 @@ impl Planner {
                 }
                 self.load = None;
                 self.publish(&cluster, now, next, true, Some(text.clone()), Vec::new());
-                return Ok(Turn { did: Did::Waited(text), next, quiet_until: Some(next) });
+                return Ok(Turn { did: Did::Waited(text), next, quiet_until: Some(next), stale_at: None });
             }
         };
         (self.load, self.fresh_at) = match &observed {
@@ -287,9 +291,10 @@ impl Planner {
         let change = next_change(now, &built, &decided);
         if anew {
             let (snapshot, decided) = (Arc::clone(&built.snapshot), Arc::clone(&decided));
-            self.thought = Some(Thought { snapshot, decided, at: now, until: change, quiet: false });
+            self.thought =
+                Some(Thought { snapshot, decided, at: now, until: change, quiet: false, reported: None });
         }
-        let regular = next_look(now, change);
+        let regular = next_look(now, [change, built.stale_at].into_iter().flatten().min());
         let (did, next) = match self.fence.clone() {
             None => (Did::Looked, regular),
             Some(fence) => {
@@ -301,7 +306,7 @@ impl Planner {
         self.nudges.clear();
         let connected = matches!(inputs.observed, Observed::View(_));
         self.publish(&cluster, now, next, connected, None, built.set_aside.clone());
-        Ok(Turn { did, next, quiet_until })
+        Ok(Turn { did, next, quiet_until, stale_at: built.stale_at })
     }
 
     /// Says on the cluster how the connection to it is, when that changed or was said a while ago.
@@ -379,7 +384,14 @@ impl Planner {
             // While the last ones are still being worded, the next look tells.
             self.noted_at = self.announce(inputs, port).then_some(now);
         }
-        actuator::report(&self.parts.registry, fence, inputs, built, &decided.plan, link).await?;
+        // A quiet thought that was reported has nothing to add; it lasts a minute at the most.
+        let told = (link.clone(), inputs.pools.iter().map(|pool| pool.object.generation).collect());
+        let reported = self.thought.as_ref().is_some_and(|thought| thought.reported.as_ref() == Some(&told));
+        if !reported {
+            actuator::report(&self.parts.registry, fence, inputs, built, &decided.plan, link).await?;
+            let quiet = self.thought.as_mut().filter(|thought| thought.quiet);
+            quiet.into_iter().for_each(|thought| thought.reported = Some(told.clone()));
+        }
         Ok((did, next))
     }
 

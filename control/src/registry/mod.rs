@@ -120,7 +120,7 @@ struct Shared {
     lively: tokio::sync::Notify,
     loaded: AtomicBool,
     /// What is known about the freeze, and how often that was set.
-    freeze: RwLock<(u64, Arc<Freeze>)>,
+    freeze: tokio::sync::watch::Sender<(u64, Arc<Freeze>)>,
 }
 
 impl Shared {
@@ -240,7 +240,7 @@ impl Registry {
             live: AtomicBool::new(false),
             lively: tokio::sync::Notify::new(),
             loaded: AtomicBool::new(false),
-            freeze: RwLock::default(),
+            freeze: tokio::sync::watch::Sender::default(),
         });
         feed::load(&shared).await?;
         let registry = Self { shared };
@@ -285,22 +285,35 @@ impl Registry {
 
     /// Whether anything may act, as of a moment ago. [`freeze::state`] asks the store itself.
     pub fn freeze(&self) -> Arc<Freeze> {
-        Arc::clone(&self.shared.freeze.read().unwrap_or_else(PoisonError::into_inner).1)
+        Arc::clone(&self.shared.freeze.borrow().1)
+    }
+
+    /// Hears of every freeze that begins, ends or is told otherwise.
+    pub(crate) fn freezes(&self) -> tokio::sync::watch::Receiver<(u64, Arc<Freeze>)> {
+        self.shared.freeze.subscribe()
     }
 
     pub fn set_freeze(&self, state: Freeze) {
-        let mut known = self.shared.freeze.write().unwrap_or_else(PoisonError::into_inner);
-        *known = (known.0 + 1, Arc::new(state));
+        self.note_freeze(None, state);
+    }
+
+    /// Notes what is known now, unless it was set more often than `times` meanwhile. Only what is new is told.
+    fn note_freeze(&self, times: Option<u64>, state: Freeze) {
+        self.shared.freeze.send_if_modified(|known| {
+            if times.is_some_and(|times| known.0 != times) {
+                return false;
+            }
+            let news = *known.1 != state;
+            *known = (known.0 + 1, Arc::new(state));
+            news
+        });
     }
 
     /// Asks the store about the freeze. What was set while it answered is newer than its answer, and stays.
     pub(crate) async fn look_at_freeze(&self) {
-        let times = self.shared.freeze.read().unwrap_or_else(PoisonError::into_inner).0;
+        let times = self.shared.freeze.borrow().0;
         let state = freeze::state(self.store().as_ref()).await;
-        let mut known = self.shared.freeze.write().unwrap_or_else(PoisonError::into_inner);
-        if known.0 == times {
-            *known = (times + 1, Arc::new(state));
-        }
+        self.note_freeze(Some(times), state);
     }
 
     /// How far lists have come.

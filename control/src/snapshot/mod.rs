@@ -56,6 +56,8 @@ pub struct Built {
     pub set_aside: Vec<(String, String)>,
     /// When the snapshot changes although nothing happens: schedules, holds, delays.
     pub next: Option<Timestamp>,
+    /// When what the cluster shows is too old to be trusted, if no later sign of life comes.
+    pub stale_at: Option<Timestamp>,
 }
 
 /// Builds the snapshot of one cluster.
@@ -69,6 +71,7 @@ pub fn build(inputs: &Inputs) -> Built {
         incomplete: Vec::new(),
         set_aside: inputs.set_aside.clone(),
         next: None,
+        stale_at: None,
     };
     observed(inputs, &mut draft);
     pools::add(inputs, &mut draft);
@@ -80,8 +83,8 @@ pub fn build(inputs: &Inputs) -> Built {
     unreadable(inputs, &mut draft);
     marks(inputs, &mut draft);
     spread(inputs, &mut draft);
-    let Draft { snapshot, incomplete, set_aside, next } = draft;
-    Built { snapshot: Arc::new(snapshot), incomplete, set_aside, next }
+    let Draft { snapshot, incomplete, set_aside, next, stale_at } = draft;
+    Built { snapshot: Arc::new(snapshot), incomplete, set_aside, next, stale_at }
 }
 
 /// Which pods keep their nodes, as the cluster says.
@@ -103,6 +106,7 @@ struct Draft {
     incomplete: Vec<(String, String)>,
     set_aside: Vec<(String, String)>,
     next: Option<Timestamp>,
+    stale_at: Option<Timestamp>,
 }
 
 impl Draft {
@@ -141,7 +145,7 @@ fn observed(inputs: &Inputs, draft: &mut Draft) {
                     format!("the view of the cluster is {age} old, at most {STALE_AFTER} is trusted"),
                 );
             } else {
-                draft.wake_at(Some(view.fresh_at.saturating_add(STALE_AFTER)));
+                draft.stale_at = Some(view.fresh_at.saturating_add(STALE_AFTER));
             }
             let old = || inputs.memory.revisions.as_ref().and_then(|seen| seen.older(view));
             if let Some(why) = view.doubt().or_else(old).filter(|_| !muster_model::planted::is("F2")) {

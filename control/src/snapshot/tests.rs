@@ -382,7 +382,8 @@ fn nodes_that_were_asked_for_count_until_their_deadline() {
     inputs.memory.asked.insert("web".into(), asked);
     let coming = build(&inputs);
     assert_eq!(coming.snapshot.members.len(), 2);
-    assert_eq!(coming.next, Some(at("02:02:00")), "the view grows stale before the deadline");
+    assert_eq!(coming.next, Some(at("02:05:00")));
+    assert_eq!(coming.stale_at, Some(at("02:02:00")), "the view grows stale before the deadline");
     inputs.now = at("02:05:00");
     let late = build(&inputs);
     assert_eq!(late.snapshot.members.len(), 0);

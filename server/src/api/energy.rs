@@ -45,7 +45,7 @@ pub(super) struct Drawn {
 pub(super) fn drawn(hosts: &[Arc<Host>]) -> Drawn {
     let mut sum = Drawn::default();
     for host in hosts {
-        let Some(metrics) = host.metrics.as_deref() else {
+        let Some(metrics) = host.metrics() else {
             sum.unmetered += 1;
             continue;
         };
@@ -77,7 +77,7 @@ pub(super) async fn saved_lately(
 ) -> Result<Value, ApiError> {
     let samples = call.app.desk.history.read(now, LONGEST).await.map_err(RegistryError::Store)?;
     let total: u64 =
-        hosts.iter().filter_map(|host| host.metrics.as_deref()).map(|one| one.saved_milliwatt_hours).sum();
+        hosts.iter().filter_map(|host| host.metrics()).map(|one| one.saved_milliwatt_hours).sum();
     let before = samples.first().map(|sample| {
         let rows = sample.pools.iter().filter(|row| visible(call, row) && part.has_pool(&row.pool));
         (sample.at, rows.map(|row| row.saved_milliwatt_hours).sum::<u64>())
@@ -110,7 +110,7 @@ pub async fn read(call: Call) -> Result<Response, ApiError> {
             pools.entry(spec.pool.clone()).or_default(),
             racks.entry(spec.rack.clone()).or_default(),
         ] {
-            share.add(spec, host.metrics.as_deref());
+            share.add(spec, host.metrics());
         }
         if let Some(status) = &host.status {
             cycles.push((status.starts.len(), host.name.to_string(), spec.pool.clone()));

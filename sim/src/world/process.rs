@@ -16,6 +16,7 @@ use muster_control::{
     lead::{self, Lead, Leading},
     planner::{Board, Did, Parts, Planner, matters},
     registry::{Registry, RegistryOptions},
+    snapshot::STALE_AFTER,
 };
 use muster_model::{
     Clock, ClusterId, Duration, Timestamp,
@@ -66,11 +67,11 @@ impl Default for Manner {
 /// As in production.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 /// Even a process that only follows news looks this often.
-const LOOK: Duration = Duration::from_mins(5);
+const LOOK: Duration = Duration::from_mins(10);
 /// Between rounds of upkeep when only news count.
 const UPKEEP: Duration = Duration::from_mins(5);
 /// Between looks at what stands around hosts: a new pool's cluster, racks, credentials.
-const SURVEY: Duration = Duration::from_mins(1);
+const SURVEY: Duration = Duration::from_mins(2);
 /// After the store did not answer.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -326,11 +327,16 @@ impl Planning {
                     turn.quiet_until.map_or(latest, |at| at.min(latest)).max(turn.next.min(latest))
                 }
             };
-            if self.wait(&mut planner, next, seen, &mut leading).await.is_break() {
+            if self.wait(&mut planner, next, turn.stale_at, seen, &mut leading).await.is_break() {
                 return;
             }
             self.clock.sleep(self.debounce).await;
         }
+    }
+
+    /// Until when what the cluster shows now can be trusted.
+    fn fresh_until(&self) -> Option<Timestamp> {
+        Some(self.port.view().ok()?.fresh_at.saturating_add(STALE_AFTER))
     }
 
     /// Until there is a reason to look again. Triggers are asked meanwhile: only another answer is a reason.
@@ -338,18 +344,26 @@ impl Planning {
         &self,
         planner: &mut Planner,
         next: Timestamp,
+        mut stale_at: Option<Timestamp>,
         seen: u64,
         leading: &mut Leading,
     ) -> ControlFlow<()> {
         loop {
             let ask = planner.ask_at().filter(|at| self.attention == Attention::News && *at < next);
-            let until = ask.unwrap_or(next);
+            let stale = stale_at.filter(|at| *at < ask.unwrap_or(next));
+            let until = stale.or(ask).unwrap_or(next);
             tokio::select! {
                 biased;
                 () = self.bell.notified() => return ControlFlow::Continue(()),
                 () = self.port.changed(seen) => return ControlFlow::Continue(()),
                 () = self.clock.sleep(until.since(self.clock.now())) => {
-                    if ask.is_none() || planner.ask_triggers(self.clock.now()).await {
+                    // A cluster that is still there is no reason to look.
+                    if stale.is_some() && self.fresh_until().is_some_and(|at| at > until) {
+                        stale_at = self.fresh_until();
+                        continue;
+                    }
+                    if stale.is_some()
+                        || ask.is_none() || planner.ask_triggers(self.clock.now()).await {
                         planner.nudge("timer");
                         return ControlFlow::Continue(());
                     }
