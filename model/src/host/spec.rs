@@ -206,6 +206,20 @@ impl BareMetalNodeSpec {
         bmc.or_else(|| drivers.iter().position(|driver| driver.kind.speaks_tls()))
     }
 
+    /// Drops the approved key when the BMC is said to be somewhere else than `before`: a key belongs to the place where
+    /// somebody compared it. Returns what to tell whoever moved it.
+    pub fn forget_key_of(&mut self, before: &Self) -> Option<String> {
+        let (Some(pin), Some(old)) = (self.pin, &before.mgmt_address) else { return None };
+        if before.pin != Some(pin) || self.mgmt_address == before.mgmt_address {
+            return None;
+        }
+        self.pin = None;
+        Some(format!(
+            "spec.pin was dropped: that key was approved for the BMC at {old}; compare the key of the new one, then \
+             `muster approve host`, or send pin together with mgmtAddress"
+        ))
+    }
+
     /// Writes an approved key down for the driver at `place` of the list. `false` when no such driver checks keys.
     #[must_use]
     pub fn approve(&mut self, place: usize, pin: Pin) -> bool {
@@ -226,6 +240,25 @@ impl BareMetalNodeSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_stays_where_it_was_approved() {
+        let pin: Pin = format!("sha256:{}", "ab".repeat(32)).parse().unwrap();
+        let mut before = BareMetalNodeSpec::new("metal", PowerInterface::Redfish);
+        before.mgmt_address = Some("10.0.0.1".parse().unwrap());
+        before.pin = Some(pin);
+        let mut same = before.clone();
+        same.rack = Some("r1".into());
+        assert_eq!((same.forget_key_of(&before), same.pin), (None, Some(pin)));
+        let mut moved = before.clone();
+        moved.mgmt_address = Some("10.0.0.2".parse().unwrap());
+        let told = moved.forget_key_of(&before).unwrap();
+        assert!(told.contains("10.0.0.1") && moved.pin.is_none(), "{told}");
+        let mut other = before.clone();
+        other.mgmt_address = Some("10.0.0.2".parse().unwrap());
+        other.pin = Some(format!("sha256:{}", "cd".repeat(32)).parse().unwrap());
+        assert_eq!(other.forget_key_of(&before), None, "another key is a new approval");
+    }
 
     #[test]
     fn an_approved_key_is_written_where_its_driver_looks_for_it() {

@@ -424,6 +424,11 @@ async fn people_hold_maintain_label_and_acknowledge(world: World) {
     let pin = format!("sha256:{}", "ab".repeat(32));
     let approved = user.post(&format!("{path}/approve"), &json!({ "pin": pin })).await.expect(200).body;
     assert_eq!(approved["spec"]["pin"], pin.as_str());
+    // A key belongs to the place where it was compared: a BMC that moves has to be looked at again.
+    let moved = user.patch(&path, &json!({"spec": {"mgmtAddress": "10.9.9.9"}})).await.expect(200).body;
+    assert!(moved["spec"]["pin"].is_null(), "{moved}");
+    let both = json!({"spec": {"mgmtAddress": "10.9.9.8", "pin": pin}});
+    assert_eq!(user.patch(&path, &both).await.expect(200).body["spec"]["pin"], pin.as_str());
     user.patch(&path, &json!({"spec": {"tlsVerify": "webpki"}})).await.refused(400, "VALIDATION_ERROR");
     user.patch(&path, &json!({"spec": {"tlsVerify": "webpki", "pin": null}})).await.expect(200);
     let refused = user.post(&format!("{path}/approve"), &json!({ "pin": pin })).await;

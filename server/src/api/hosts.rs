@@ -340,9 +340,12 @@ async fn patch_host(call: &Call, name: &str, body: Body) -> Result<(Response, Do
             merge_patch(&mut merged, &sent.spec);
         }
         let parsed = BareMetalNodeSpec::read(&merged, "spec")?;
-        let mut spec = parsed.value;
+        let (mut spec, mut warnings) = (parsed.value, parsed.warnings);
         keep_owned(&mut spec, host)?;
-        Ok((spec, parsed.warnings))
+        if sent.spec.get("pin").is_none() {
+            warnings.extend(host.readable().and_then(|before| spec.forget_key_of(before)));
+        }
+        Ok((spec, warnings))
     };
     update(call, name, Act::new("patch"), &bytes, dry_run, sent.resource_version.clone(), change).await
 }
