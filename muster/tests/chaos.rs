@@ -13,6 +13,8 @@ mod leaders;
 mod process;
 #[path = "chaos/quorum.rs"]
 mod quorum;
+#[path = "chaos/sessions.rs"]
+mod sessions;
 #[path = "chaos/wire.rs"]
 mod wire;
 

@@ -128,9 +128,16 @@ impl Server {
         self.try_send("GET", path, None).await.map_or(Value::Null, |(_, answer)| answer)
     }
 
+    /// A page that is no JSON; empty while nobody answers.
+    pub(crate) async fn text(&self, path: &str) -> String {
+        let Ok(page) = self.client.get(format!("{}{path}", self.base)).send().await else {
+            return String::new();
+        };
+        page.text().await.unwrap_or_default()
+    }
+
     pub(crate) async fn leads(&self) -> bool {
-        let Ok(page) = self.client.get(format!("{}/metrics", self.base)).send().await else { return false };
-        page.text().await.is_ok_and(|page| page.contains("\nmuster_leader 1"))
+        self.text("/metrics").await.contains("\nmuster_leader 1")
     }
 
     pub(crate) async fn account(&self) {
