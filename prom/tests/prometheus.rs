@@ -66,6 +66,9 @@ const SHAPES: &[Shape] = &[
     ("not_a_number", |_| Some(f64::NAN)),
     (r#"two{pool="a"}"#, |_| Some(0.9)),
     (r#"two{pool="b"}"#, |_| Some(0.1)),
+    // Nothing was measured for half an hour, until two minutes ago.
+    ("outage", |second| (!(-1_920..-120).contains(&second)).then_some(0.9)),
+    ("rising", |second| Some(if second >= 15 { 0.9 } else { 0.1 })),
     ("settling", |second| Some(if second < -200 { 0.9 } else { 0.6 })),
 ];
 
@@ -195,6 +198,9 @@ async fn bm_7_23_triggers_fire_hold_or_are_unknown_for_the_right_reason() {
         ("just_high", json!({ "duration": "2m" }), Ok(true)),
         ("lately_high", json!({ "duration": "30m" }), Ok(false)),
         ("lately_high", json!({ "duration": "15m" }), Ok(true)),
+        // After an outage the minutes are counted from its end.
+        ("outage", json!({}), Err("of 21 samples")),
+        ("outage", json!({ "duration": "1m" }), Ok(true)),
         ("dipped", json!({}), Ok(false)),
         ("dipped", json!({ "duration": "0s" }), Ok(true)),
         ("settling", json!({ "clearThreshold": 0.5 }), Ok(true)),
@@ -231,6 +237,36 @@ async fn bm_7_23_triggers_fire_hold_or_are_unknown_for_the_right_reason() {
             _ => panic!("{query} {extra}: expected {expected:?}, found {found:?}"),
         }
     }
+}
+
+/// BM-7.23: whoever asks is new each time, as after a restart, and the trigger fires when its time is over all the same: not
+/// before, and without waiting for that time once more.
+#[tokio::test(flavor = "multi_thread")]
+async fn bm_7_23_restarts_do_not_begin_the_time_anew() {
+    const LASTS: i64 = 30;
+    let server = Server::start().await;
+    let fires = async |lasts: &str| {
+        let found = ask(&server.client(), "rising", json!({ "duration": lasts })).await;
+        found.value().is_some_and(|finding| finding.fires)
+    };
+    // When it was last seen low, and when it fired.
+    let (mut low, mut fired, mut fresh) = (now(), None, 0);
+    for _ in 0..600 {
+        let asked = now();
+        if !fires("0s").await {
+            low = asked;
+        }
+        fresh += 1;
+        if fires("30s").await {
+            fired = Some(now());
+            break;
+        }
+        #[allow(clippy::disallowed_methods, reason = "Prometheus has a clock of its own")]
+        tokio::time::sleep(Wait::from_millis(500)).await;
+    }
+    let fired = fired.expect("it fires although nobody lives for half a minute");
+    assert!(fired - low >= LASTS - STEP, "{} s after it was low, {fresh} asked", fired - low);
+    assert!(fresh > 1, "it was asked while its time had not come");
 }
 
 #[tokio::test(flavor = "multi_thread")]
