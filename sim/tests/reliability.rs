@@ -3,6 +3,8 @@
 
 #[path = "reliability/clocks.rs"]
 mod clocks;
+#[path = "reliability/drains.rs"]
+mod drains;
 
 use std::sync::{
     Arc,
