@@ -80,6 +80,29 @@ impl Asked {
 }
 
 impl Memory {
+    /// Nothing that happened lies in the future. It seems to when a process starts with a clock that was set back: waits
+    /// begin again then, where otherwise they would last until the clock has come there.
+    #[must_use]
+    pub(super) fn not_after(mut self, now: Timestamp) -> Self {
+        let happened =
+            [&mut self.unneeded_since, &mut self.high_since, &mut self.grown_at, &mut self.shrunk_at];
+        for time in happened.into_iter().flat_map(BTreeMap::values_mut) {
+            *time = (*time).min(now);
+        }
+        for asked in self.asked.values_mut() {
+            asked.at = asked.at.min(now);
+            asked.deadline = asked.deadline.min(now.saturating_add(PROVISION_DEADLINE));
+        }
+        for wake in self.wakes.values_mut().flatten() {
+            wake.at = wake.at.min(now);
+        }
+        if let Some(revisions) = &mut self.revisions {
+            revisions.at = revisions.at.min(now);
+            revisions.behind_since = revisions.behind_since.map(|since| since.min(now));
+        }
+        self
+    }
+
     /// What is to be remembered after a look: clocks that run on, begin or stop, and what was learned.
     #[must_use]
     pub fn after(&self, inputs: &Inputs, snapshot: &Snapshot, verdicts: &Report) -> Self {

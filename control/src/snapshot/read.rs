@@ -139,7 +139,7 @@ pub async fn inputs(
         freeze,
         global_fault,
         catalogue: Cow::Borrowed(Catalogue::shipped()),
-        memory,
+        memory: memory.not_after(now),
         set_aside,
     })
 }

@@ -21,7 +21,7 @@ pub(super) async fn watch(clock: Arc<SteadyClock>, stop: CancellationToken) {
                 %by,
                 direction,
                 "the wall clock of this machine was set; deadlines go on by the time that really passed, and follow it \
-                 by 3 minutes in an hour; a restart takes it over at once"
+                 by 36 seconds in an hour; a restart takes it over at once"
             );
         } else if apart && !is_apart {
             tracing::info!("deadlines have caught up with the wall clock of this machine");
