@@ -389,8 +389,9 @@ impl Planner {
         let reported = self.thought.as_ref().is_some_and(|thought| thought.reported.as_ref() == Some(&told));
         if !reported {
             actuator::report(&self.parts.registry, fence, inputs, built, &decided.plan, link).await?;
-            let quiet = self.thought.as_mut().filter(|thought| thought.quiet);
-            quiet.into_iter().for_each(|thought| thought.reported = Some(told.clone()));
+            if let Some(thought) = self.thought.as_mut().filter(|thought| thought.quiet) {
+                thought.reported = Some(told);
+            }
         }
         Ok((did, next))
     }
