@@ -102,6 +102,10 @@ impl ClusterPort for KubeCluster {
             .collect()
     }
 
+    fn number(&self) -> u64 {
+        self.shared.lock().state.number
+    }
+
     async fn changed(&self, seen: u64) {
         self.shared.changed(seen).await;
     }

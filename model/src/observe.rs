@@ -208,7 +208,10 @@ pub trait ClusterPort: Send + Sync + fmt::Debug {
         Vec::new()
     }
 
-    /// Returns when the view's number is larger than `seen`, at once if it already is.
+    /// How many changes were seen so far: the number of the view, and also counted while there is none.
+    fn number(&self) -> u64;
+
+    /// Returns when [`ClusterPort::number`] is larger than `seen`, at once if it already is.
     async fn changed(&self, seen: u64);
 
     async fn act(&self, node: &str, action: &NodeAction) -> Result<Acted, ActError>;
@@ -229,6 +232,20 @@ pub trait ClusterPort: Send + Sync + fmt::Debug {
     /// Whether anybody hears what is announced. For whoever does not, nothing need be worded.
     fn hears(&self) -> bool {
         false
+    }
+}
+
+/// Returns when the cluster shows more than at `seen`. While one of its kinds is not in sync it shows nothing: what comes in of the
+/// others is no reason to look then, only that there is a view is.
+pub async fn shows_more(port: &dyn ClusterPort, mut seen: u64) {
+    loop {
+        port.changed(seen).await;
+        // In this order: what comes between the two is waited for no longer.
+        let number = port.number();
+        if port.view().is_ok() {
+            return;
+        }
+        seen = number;
     }
 }
 

@@ -61,6 +61,10 @@ impl ClusterPort for Shows {
         Ok(ClusterView { number: 1, fresh_at: self.1.now(), objects, ..ClusterView::default() })
     }
 
+    fn number(&self) -> u64 {
+        1
+    }
+
     async fn changed(&self, _: u64) {
         std::future::pending::<()>().await;
     }

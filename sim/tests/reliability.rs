@@ -551,3 +551,26 @@ fn bm_7_18_killed_while_evicting_the_next_leader_keeps_the_deadline() {
         unharmed(&simulation);
     });
 }
+
+/// A process that starts while the API server is silent sees nothing, and asks no oftener than anybody who tries again. Everything
+/// that comes in meanwhile would have woken it about ten times a second.
+#[test]
+fn a_planner_looks_once_a_second_while_its_cluster_is_not_in_sync() {
+    on_one_thread(async {
+        let mut simulation = Simulation::new(START, Manner::default());
+        furnish(&mut simulation, 2, PoolSetting::metal("web", 0, 2), 1).await;
+        now(&simulation, Duration::from_mins(20), What::Outage(Outage::ApiDown));
+        now(&simulation, Duration::from_secs(5), What::KillLeader);
+        simulation.world().add_workload(Workload::deployment("shop", 2, 2_000));
+        simulation.run_for(Duration::from_mins(2)).await.unwrap();
+        let looks = |simulation: &Simulation| {
+            let process = simulation.leader().and_then(|number| simulation.process(number)).unwrap();
+            process.board.counters.turns.load(Ordering::Relaxed)
+        };
+        let before = looks(&simulation);
+        simulation.run_for(Duration::from_mins(1)).await.unwrap();
+        let many = looks(&simulation) - before;
+        assert!((30..=61).contains(&many), "{many} looks in a minute");
+        unharmed(&simulation);
+    });
+}

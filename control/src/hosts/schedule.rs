@@ -562,8 +562,9 @@ impl Run {
     fn cluster_changed(&mut self, cluster: &Arc<str>) {
         let Some((port, _)) = self.watched.get(cluster).cloned() else { return };
         let pause = self.shared.pace.scaled(CLUSTER_PAUSE);
+        let number = port.number();
         let Ok(view) = port.view() else {
-            self.await_cluster(Arc::clone(cluster), port, 0, pause);
+            self.await_cluster(Arc::clone(cluster), port, number, pause);
             return;
         };
         let number = view.number;

@@ -9,6 +9,7 @@ use futures::StreamExt;
 use muster_model::{
     Clock, ClusterId, Duration,
     host::keys::{self as host_keys, HostRecord, Key},
+    observe::{ClusterPort, shows_more},
     platform::PlatformKind,
     pool::Mode,
     store::{Revision, StoreError, WatchEvent},
@@ -195,7 +196,7 @@ impl Planning {
             let took = self.clock.monotonic().saturating_sub(began);
             let changed = async {
                 match &port {
-                    Some(port) => port.changed(seen).await,
+                    Some(port) => shows_more(&**port, seen).await,
                     None => std::future::pending().await,
                 }
             };
@@ -217,10 +218,10 @@ impl Planning {
     }
 
     /// The port of a cluster, and how far it had come before the turn looked.
-    async fn port(&self, id: ClusterId) -> (Option<Arc<dyn muster_model::observe::ClusterPort>>, u64) {
+    async fn port(&self, id: ClusterId) -> (Option<Arc<dyn ClusterPort>>, u64) {
         let Ok(Some(stored)) = self.parts.registry.read::<Cluster>(id.uuid()).await else { return (None, 0) };
         let port = self.parts.connections.port(&stored.object);
-        let seen = port.as_ref().and_then(|port| port.view().ok()).map_or(0, |view| view.number);
+        let seen = port.as_ref().map_or(0, |port| port.number());
         (port, seen)
     }
 

@@ -464,13 +464,17 @@ impl ClusterPort for TestCluster {
             objects.pods.push(made);
         }
         Ok(ClusterView {
-            number: self.0.clock.monotonic().millis() / 500 + 1,
+            number: self.number(),
             fresh_at: now,
             objects: Arc::new(objects),
             renewed: Arc::new(renewed),
             set_aside: Arc::from([]),
             ..ClusterView::default()
         })
+    }
+
+    fn number(&self) -> u64 {
+        self.0.clock.monotonic().millis() / 500 + 1
     }
 
     async fn changed(&self, seen: u64) {

@@ -10,4 +10,5 @@ mod leaders;
 mod pending;
 mod provisioned;
 mod stuck;
+mod unsynced;
 mod world;

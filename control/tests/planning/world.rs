@@ -59,6 +59,7 @@ impl Clock for HandClock {
 #[derive(Debug, Default)]
 pub(crate) struct FakeCluster {
     state: Mutex<Shown>,
+    told: tokio::sync::Notify,
 }
 
 #[derive(Debug, Default)]
@@ -98,8 +99,18 @@ impl ClusterPort for FakeCluster {
         Ok(view)
     }
 
-    async fn changed(&self, _: u64) {
-        std::future::pending::<()>().await;
+    fn number(&self) -> u64 {
+        self.state.lock().unwrap().number
+    }
+
+    async fn changed(&self, seen: u64) {
+        loop {
+            let told = self.told.notified();
+            if self.number() > seen {
+                return;
+            }
+            told.await;
+        }
     }
 
     async fn act(&self, _: &str, _: &NodeAction) -> Result<Acted, ActError> {
@@ -196,11 +207,15 @@ impl World {
         change(&mut shown.objects);
         shown.number += 1;
         shown.fresh_at = self.clock.now();
+        self.cluster.told.notify_waiters();
     }
 
     /// The cluster falls out of sync, or comes back.
     pub(crate) fn unsync(&self, unsynced: bool) {
-        self.cluster.state.lock().unwrap().unsynced = unsynced;
+        let mut shown = self.cluster.state.lock().unwrap();
+        shown.unsynced = unsynced;
+        shown.number += 1;
+        self.cluster.told.notify_waiters();
     }
 
     /// What the cluster shows from the look after next on.

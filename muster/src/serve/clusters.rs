@@ -279,6 +279,10 @@ impl ClusterPort for Unusable {
         Err(NotSynced { total: 1, waiting })
     }
 
+    fn number(&self) -> u64 {
+        0
+    }
+
     async fn changed(&self, _: u64) {
         std::future::pending::<()>().await;
     }

@@ -121,6 +121,10 @@ impl ClusterPort for Port {
         Ok(view)
     }
 
+    fn number(&self) -> u64 {
+        *self.world.state().shown.borrow()
+    }
+
     async fn changed(&self, seen: u64) {
         let mut shown = self.world.state().shown.subscribe();
         let _ = shown.wait_for(|number| *number > seen).await;

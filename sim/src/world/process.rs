@@ -22,7 +22,7 @@ use muster_model::{
     Clock, ClusterId, Duration, Timestamp,
     host::keys as host_keys,
     lease::LeaseConfig,
-    observe::ClusterPort,
+    observe::{ClusterPort, shows_more},
     store::{Store, StoreError, WatchEvent},
 };
 use tokio::sync::Notify;
@@ -304,7 +304,7 @@ impl Planning {
                 continue;
             }
             let now = self.clock.now();
-            let seen = self.port.view().map_or(0, |view| view.number);
+            let seen = self.port.number();
             let turn = planner.turn(now, fence.as_ref()).await;
             match &turn.did {
                 Did::Gone => {
@@ -355,7 +355,7 @@ impl Planning {
             tokio::select! {
                 biased;
                 () = self.bell.notified() => return ControlFlow::Continue(()),
-                () = self.port.changed(seen) => return ControlFlow::Continue(()),
+                () = shows_more(&*self.port, seen) => return ControlFlow::Continue(()),
                 () = self.clock.sleep(until.since(self.clock.now())) => {
                     // A cluster that is still there is no reason to look.
                     if stale.is_some() && self.fresh_until().is_some_and(|at| at > until) {

@@ -114,6 +114,10 @@ impl ClusterPort for Nodes {
         Ok(shown.clone())
     }
 
+    fn number(&self) -> u64 {
+        self.number.load(Ordering::SeqCst)
+    }
+
     async fn changed(&self, seen: u64) {
         loop {
             let told = self.changed.notified();
