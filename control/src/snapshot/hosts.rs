@@ -5,14 +5,17 @@ use std::{collections::BTreeMap, sync::Arc};
 use muster_engine::snapshot::{Health, Host, HostState, Scope, Stops, Template};
 use muster_model::{
     Duration, Known, Timestamp,
-    host::{Admin, BareMetalNodeSpec, BareMetalNodeStatus, Draw, DriverKind, Limits, Phase, State, Switch},
+    host::{
+        Admin, BareMetalNodeSpec, BareMetalNodeStatus, Draw, DriverKind, Intent, Limits, Phase, State, Switch,
+    },
 };
 
 use super::{Draft, HostInput, Inputs, PoolInput, templates};
 
-/// How long an intent may wait for the host loop. Its own deadline for the first step is a minute; after five
-/// the host does not count as coming any more.
-pub(super) const INTENT_WINDOW: Duration = Duration::from_mins(5);
+/// How long a host counts as coming or going because of an intent that was not taken up.
+const INTENT_WINDOW: Duration = Intent::TAKEN_UP_WITHIN;
+/// Why a host stays whose drain was given up: time alone lifts it, so that clocks run on beneath it.
+pub(super) const DRAIN_GIVEN_UP: &str = "its last drain was given up";
 /// How long a host is left alone whose intent nobody took up.
 const IGNORED_REST: Duration = Duration::from_mins(10);
 /// How long a machine takes to start, where nobody measured it.
@@ -358,7 +361,7 @@ fn holds(inputs: &Inputs, input: &HostInput, spec: &BareMetalNodeSpec, draft: &m
         );
     }
     if let Some(until) = status.drain_retry_at {
-        draft.hold(scope(), Stops::Removal, "its last drain was given up", Some(until));
+        draft.hold(scope(), Stops::Removal, DRAIN_GIVEN_UP, Some(until));
     }
     let wakes_only_by_packet = spec
         .effective_drivers()

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 pub use super::templates::Learned;
 use super::{
     Inputs, Observed, Revisions,
+    hosts::DRAIN_GIVEN_UP,
     pools::GREW,
     templates,
     wakes::{self, Wakes},
@@ -179,10 +180,10 @@ impl Memory {
     }
 }
 
-/// Nothing but time and the rest of its pool keeps the node: its clock runs on.
+/// Nothing but time, the rest of its pool and the pause after a drain keeps the node: its clock runs on.
 fn only_rests(blockers: &[Blocker]) -> bool {
     let rests = |blocker: &Blocker| match blocker {
-        Blocker::Held { why, .. } => why.starts_with(GREW),
+        Blocker::Held { why, .. } => why.starts_with(GREW) || why == DRAIN_GIVEN_UP,
         other => other.is_time(),
     };
     !blockers.is_empty() && blockers.iter().all(rests)

@@ -483,6 +483,9 @@ async fn a_request_by_hand_holds_and_maintenance_stops_everything() {
     world.pass(1_200).await;
     assert_eq!(world.phase("h1").await, Some(Phase::Serving), "nothing acts under maintenance");
     world.respec("h1", |spec| spec.admin = muster_model::host::Admin::Normal).await;
+    world.pass(1_200).await;
+    assert_eq!(world.phase("h1").await, Some(Phase::Serving), "the planner wanted it 40 minutes ago");
+    world.want("h1", Switch::Off, "i-off-again").await;
     world.until("h1", Phase::Idle, 300).await;
 }
 
@@ -499,6 +502,10 @@ async fn a_freeze_stops_every_effect_at_once() {
     assert_eq!((state.evictions, state.calls.len(), state.cordon("h1")), (0, 1, (false, None)));
     drop(state);
     world.put(muster_model::host::keys::GLOBAL_CONFIG.into(), global("none")).await;
+    // The planner wanted it before the freeze and does not count on it any more: it asks again if it still can go.
+    world.pass(600).await;
+    assert_eq!((world.phase("h1").await, world.outside.state().evictions), (Some(Phase::Serving), 0));
+    world.want("h1", Switch::Off, "i-off-again").await;
     world.until("h1", Phase::Idle, 300).await;
 }
 

@@ -89,11 +89,13 @@ async fn ops_r13_while_the_store_cannot_be_written_nothing_is_switched_or_evicte
         assert_eq!((state.calls.len(), state.evictions), (before, 0), "{:?}", state.calls);
         assert_eq!(state.cordon("h1"), (false, None));
     }
-    // And goes on where it stood, with both wishes.
+    // And goes on where it stood. A drain that was wanted an hour ago is for the planner to want again.
     disk.full.store(false, Ordering::SeqCst);
-    world.until("h1", Phase::Idle, 900).await;
     world.until("h2", Phase::Serving, 900).await;
     assert_eq!(world.outside.state().count("h2", PowerAction::On), 1);
+    assert_eq!((world.phase("h1").await, world.outside.state().evictions), (Some(Phase::Serving), 0));
+    world.want("h1", Switch::Off, "i-off-again").await;
+    world.until("h1", Phase::Idle, 900).await;
 }
 
 /// A disk on which every write takes longer than a call may wait for its lease: nothing is sent before its record is

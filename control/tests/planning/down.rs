@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use muster_control::journal::{ActionKind, OutcomeState};
 use muster_model::{
     Duration, Known, Timestamp,
-    host::Switch,
+    host::{FreezeMode, Switch},
     pool::Trigger,
     trigger::{Finding, Triggers},
 };
@@ -45,6 +45,109 @@ async fn a_node_goes_after_its_delay_and_the_delay_survives_a_new_leader() {
     assert_eq!(evidence.unneeded_since, Some("2026-11-16T02:00:00Z".parse().unwrap()));
     assert_eq!(world.intent("b").await.unwrap().want, Switch::Off);
     assert_eq!(world.intent("a").await, None);
+}
+
+/// The host loop gave a drain up: what the plan wanted is over. A later plan asks again when the pause is over and the
+/// node can still go, without waiting for the whole delay once more; when it cannot, nobody asks.
+#[tokio::test]
+async fn a_drain_that_was_given_up_is_asked_for_again_by_a_later_plan_or_not_at_all() {
+    for needed in [false, true] {
+        let mut world = half_empty().await;
+        let _ = world.turn().await;
+        world.pass(Duration::from_mins(11));
+        world.show(|_| {});
+        let _ = world.turn().await;
+        let first = world.intent("b").await.unwrap();
+        let (spent, again) = (first.id.clone(), world.now().saturating_add(Duration::from_mins(10)));
+        world
+            .status("b", |status| (status.spent_intent, status.drain_retry_at) = (Some(spent), Some(again)))
+            .await;
+        if needed {
+            world.show(|objects| objects.pods.push(running("web-2", "7", "b")));
+        }
+        for _ in 0..9 {
+            world.pass(Duration::from_mins(1));
+            world.show(|_| {});
+            let _ = world.turn().await;
+            assert_eq!(world.intent("b").await.unwrap(), first, "not before the pause is over");
+        }
+        for _ in 0..2 {
+            world.pass(Duration::from_mins(1));
+            world.show(|_| {});
+            let _ = world.turn().await;
+        }
+        let intent = world.intent("b").await.unwrap();
+        assert_eq!((intent.want, intent.id == first.id), (Switch::Off, needed), "{intent:?}");
+    }
+}
+
+/// What kept a host loop from an intent until it was too old to be taken up.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kept {
+    /// Nobody knows; the planner looks all the time.
+    Unknown,
+    Freeze,
+    Hold,
+    Maintenance,
+    /// The store took no writes, so that nobody planned either.
+    Store,
+}
+
+/// The host loop begins no drain for an intent that waited for five minutes. Whatever it waited for: a later plan asks
+/// again, with an intent of its own, and only if the node can still go.
+#[tokio::test]
+async fn an_intent_that_was_not_taken_up_in_time_is_asked_for_again_by_a_later_plan_or_not_at_all() {
+    for kept in [Kept::Unknown, Kept::Freeze, Kept::Hold, Kept::Maintenance, Kept::Store] {
+        for needed in [false, true] {
+            let mut world = half_empty().await;
+            let _ = world.turn().await;
+            world.pass(Duration::from_mins(11));
+            world.show(|_| {});
+            let _ = world.turn().await;
+            let first = world.intent("b").await.unwrap();
+            keep(&world, kept, true).await;
+            if needed {
+                world.show(|objects| objects.pods.push(running("web-2", "7", "b")));
+            }
+            for minute in 0..60 {
+                world.pass(Duration::from_mins(1));
+                world.show(|_| {});
+                if kept != Kept::Store {
+                    let _ = world.turn().await;
+                }
+                let stands = world.intent("b").await.unwrap() == first;
+                assert!(stands || (kept == Kept::Unknown && minute >= 4), "{kept:?} in minute {minute}");
+            }
+            keep(&world, kept, false).await;
+            let lifted = world.now();
+            for _ in 0..20 {
+                world.pass(Duration::from_mins(1));
+                world.show(|_| {});
+                let _ = world.turn().await;
+            }
+            let intent = world.intent("b").await.unwrap();
+            assert_eq!((intent.want, intent == first), (Switch::Off, needed), "{kept:?}: {intent:?}");
+            assert!(needed || intent.at > lifted, "{kept:?}: {intent:?}, lifted at {lifted}");
+        }
+    }
+}
+
+async fn keep(world: &World, kept: Kept, keeps: bool) {
+    match kept {
+        Kept::Unknown | Kept::Store => {}
+        Kept::Freeze => {
+            let mode = if keeps { FreezeMode::Frozen } else { FreezeMode::None };
+            world.global(|config| config.freeze = mode).await;
+        }
+        Kept::Hold => {
+            let hold = keeps.then(|| json!({"by": "ada", "reason": "looking at it"}));
+            world.respec("b", json!({"hold": hold})).await;
+        }
+        Kept::Maintenance => {
+            let admin = if keeps { "maintenance" } else { "normal" };
+            world.respec("b", json!({"admin": admin})).await;
+        }
+    }
 }
 
 /// OPS-R5: an old view, an empty list of pods or a view that cannot be read removes nothing.

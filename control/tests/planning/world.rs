@@ -301,6 +301,16 @@ impl World {
         self.put(&keys::host(name, HostRecord::Status), &status).await;
     }
 
+    /// Changes a host's spec as a person would.
+    pub(crate) async fn respec(&self, name: &str, change: Value) {
+        let key = keys::host(name, HostRecord::Spec);
+        let entry = self.store.get(&key).await.unwrap().unwrap();
+        let mut body: Value = serde_json::from_slice(&entry.value).unwrap();
+        muster_model::patch::merge_patch(&mut body, &change);
+        let spec = BareMetalNodeSpec::read(&body, "spec").unwrap().value;
+        self.put(&key, &spec).await;
+    }
+
     /// Changes a host's status as its loop would.
     pub(crate) async fn status(&self, name: &str, change: impl FnOnce(&mut BareMetalNodeStatus)) {
         let key = keys::host(name, HostRecord::Status);

@@ -124,10 +124,14 @@ pub(super) fn evicting(mut turn: Turn<'_>) -> Step {
     turn.stay(format!("{} pods to go{held}", pods.total()))
 }
 
-/// The drain is given up: the node takes pods again.
+/// The drain is given up: the node takes pods again. The intent that it was for is spent: the plan behind it knew
+/// nothing of what ended the drain, and only a later one may ask again. A person's wish stands.
 fn back_to_work(mut turn: Turn<'_>, reason: &str, message: &str) -> Step {
     let retry = turn.settings().limits.drain_retry;
     turn.status.drain_retry_at = Some(turn.now.saturating_add(retry));
+    if let Some(Cause::Intent { intent, .. }) = turn.op.as_ref().map(|op| &op.cause) {
+        turn.status.spent_intent = Some(intent.clone());
+    }
     turn.condition(ConditionType::DrainBlocked, Some(true), reason, message);
     turn.op = None;
     if turn.status.cordoned_by.is_some() {

@@ -1,8 +1,8 @@
 //! The state `ready`: serving, degraded, lost.
 
 use muster_model::host::{
-    Cause, ConditionType, DriverKind, OnNodeDeleted, OnUnexpectedOff, OpKind, Phase, Power, PowerCall,
-    is_true,
+    Cause, ConditionType, DriverKind, Intent, OnNodeDeleted, OnUnexpectedOff, OpKind, Phase, Power,
+    PowerCall, is_true,
 };
 
 use super::{EffectKind, Rule, Step, rules::Want, turn::Turn};
@@ -269,6 +269,10 @@ fn stand_down_refused(turn: &mut Turn<'_>, cause: &Cause, disagrees: bool) -> Op
     }
     if !cause.is_automatic() {
         return None;
+    }
+    let waited = turn.seen.intent.as_ref().map(|intent| turn.now.since(intent.at)).unwrap_or_default();
+    if matches!(cause, Cause::Intent { .. }) && waited >= Intent::TAKEN_UP_WITHIN {
+        return Some(format!("what the planner wanted {waited} ago is for a later plan to ask again"));
     }
     let limits = &turn.settings().limits;
     let since = turn.status.serving_since.unwrap_or(turn.status.phase_since);

@@ -7,8 +7,8 @@ use muster_engine::lifecycle::{
 use muster_model::{
     Duration, Known, Timestamp,
     host::{
-        Acknowledgement, Admin, BlockCause, ConditionType, DriverKind, OnReset, Permission, Phase, Power,
-        PowerCall, PowerReading, Quarantine, Switch, TestStage, is_true,
+        Acknowledgement, Admin, BlockCause, ConditionType, DriverKind, Intent, OnReset, Permission, Phase,
+        Power, PowerCall, PowerReading, Quarantine, Switch, TestStage, is_true,
     },
 };
 
@@ -364,6 +364,8 @@ fn row_16_scale_down_begins_with_our_cordon() {
     let mut tried = state.clone();
     tried.status.drain_retry_at = Some(at(100));
     refused(&tried, |_| {});
+    // A wish that waited for so long is no longer what the planner reckons with.
+    refused(&state, |seen| seen.intent.as_mut().unwrap().at = at(5 - 300));
 }
 
 #[test]
@@ -418,6 +420,13 @@ fn row_19_a_drain_that_is_given_up_uncordons() {
         assert!(has(&done, &EffectKind::Uncordon));
         assert_eq!(calls(&done), []);
         assert_eq!(done.state.status.drain_retry_at, Some(at(660)));
+        // What the plan wanted is over with it: only a later plan may ask again.
+        let mut seen = wanted_off(at(700));
+        assert_eq!(done.state.status.spent_intent, seen.intent.as_ref().map(|intent| intent.id.clone()));
+        let again = step(&done.state, &seen, at(700));
+        assert_eq!((again.state.phase(), again.effects.len()), (Phase::Serving, 0), "{}", again.reason);
+        seen.intent = intent(Switch::Off, "i-9").map(|intent| Intent { at: at(690), ..intent });
+        check(&step(&done.state, &seen, at(700)), 16, Phase::Cordoned);
         if phase == Phase::Evicting {
             assert!(done.reason.contains("web-pdb"), "{}", done.reason);
         }

@@ -299,7 +299,7 @@ impl World {
     }
 
     pub(crate) fn want(&mut self, want: Switch, id: &str) -> &mut Self {
-        self.seen.intent = intent(want, id);
+        self.seen.intent = intent(want, id).map(|intent| Intent { at: self.now, ..intent });
         self
     }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Timestamp, field::choice};
+use crate::{Duration, Timestamp, field::choice};
 
 choice! {
     /// On or off, as somebody wants it.
@@ -36,6 +36,13 @@ pub struct Intent {
     pub reason: String,
     pub epoch: u64,
     pub at: Timestamp,
+}
+
+impl Intent {
+    /// How long an intent may wait for the host loop. Its own deadline for the first step is a minute; after five the
+    /// planner no longer counts the host as coming or going and plans anew. From then on the host loop begins no drain
+    /// for it: nobody takes an intent back whose node is needed again meanwhile.
+    pub const TAKEN_UP_WITHIN: Duration = Duration::from_mins(5);
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

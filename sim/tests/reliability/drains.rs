@@ -195,3 +195,37 @@ fn ops_r9_a_drain_that_is_given_up_uncordons_within_one_loop() {
         assert!(length <= LOOP, "{cause:?} {when:?}: cordoned for {length} after it was given up");
     }
 }
+
+/// A pod comes onto a host that is drained, and more that need it follow. The planner says that no node can go: what it wanted
+/// before does not drain the host again once the pause after a drain is over.
+#[test]
+fn a_drain_that_was_given_up_is_not_tried_again_unless_a_plan_asks_for_it() {
+    on_one_thread(async {
+        let mut simulation = Simulation::new(START, fuzz::exact());
+        let hook = Arc::new(AtPoint {
+            world: Arc::clone(simulation.world()),
+            point: "effect/graceful-off/before",
+            cause: Cause::Bound,
+            host: Mutex::default(),
+            done: AtomicBool::new(false),
+        });
+        let failpoints = Failpoints { hook: Some(Arc::clone(&hook) as _) };
+        simulation.set_manner(Manner { failpoints, ..fuzz::exact() });
+        let name = is_drained(&mut simulation, &Cause::Bound, When::At(hook.point), &hook).await;
+        simulation.world().set_replicas("big", 2);
+        while simulation.phase(&name).await.unwrap() != Some(Phase::Serving) {
+            simulation.run_for(Duration::from_millis(100)).await.unwrap();
+        }
+        for _ in 0..40 * 60 {
+            simulation.run_for(Duration::from_secs(1)).await.unwrap();
+            let lines = || simulation.world().lines().join("\n");
+            assert_eq!(is_draining(&simulation).await, None, "{}", lines());
+        }
+        // Once a plan finds that it can go, it goes.
+        simulation.world().set_replicas("big", 0);
+        simulation.run_for(Duration::from_mins(40)).await.unwrap();
+        let phases = [simulation.phase("h0").await.unwrap(), simulation.phase("h1").await.unwrap()];
+        assert!(phases.contains(&Some(Phase::Idle)), "{phases:?}\n{}", simulation.world().lines().join("\n"));
+        unharmed(&simulation);
+    });
+}
