@@ -223,6 +223,11 @@ const SETTINGS: &[Known] = &[
         "",
         "blocks of addresses that BMCs may have, like 10.20.0.0/16,fd00::/8; none without it",
     ),
+    known(
+        "bmc.ports",
+        "443,8443,80,623,9,7",
+        "ports that BMCs, switches and webhooks may be called on; on loopback every port may",
+    ),
     known("bmc.plain-http", "false", "whether BMCs may be called without TLS"),
     known("hosts.time-factor", "1", "divides every time limit and pause of the host loop, for trials"),
     known("own.node", "", "name of the node that this process runs on; it is never drained"),

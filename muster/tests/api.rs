@@ -22,6 +22,8 @@ mod limits;
 mod lists;
 #[path = "api/metrics.rs"]
 mod metrics;
+#[path = "api/own.rs"]
+mod own;
 #[path = "api/seed.rs"]
 mod seed;
 #[path = "api/service.rs"]

@@ -8,7 +8,7 @@ use std::{
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     str::FromStr,
-    sync::Arc,
+    sync::{Arc, PoisonError, RwLock},
 };
 
 use async_trait::async_trait;
@@ -79,6 +79,37 @@ impl Resolver for SystemResolver {
     }
 }
 
+/// Where the control plane itself listens: this process, its API servers, its store, its Prometheus. They come and go, so
+/// all copies share what was set last.
+#[derive(Debug, Clone, Default)]
+pub struct OwnAddresses(Arc<RwLock<Vec<SocketAddr>>>);
+
+impl OwnAddresses {
+    pub fn set(&self, addresses: Vec<SocketAddr>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = addresses;
+    }
+
+    /// A machine of the control plane is none that it switches, whatever the port. Only loopback is shared with emulators;
+    /// there the port tells them apart, and whoever listens on every address answers on all of loopback.
+    fn has(&self, socket: SocketAddr) -> bool {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let everywhere = |mine: &SocketAddr| mine.ip().is_unspecified() && mine.port() == socket.port();
+        known.iter().any(|mine| {
+            if socket.ip().is_loopback() {
+                *mine == socket || everywhere(mine)
+            } else {
+                mine.ip() == socket.ip()
+            }
+        })
+    }
+}
+
+impl FromIterator<SocketAddr> for OwnAddresses {
+    fn from_iter<T: IntoIterator<Item = SocketAddr>>(addresses: T) -> Self {
+        Self(Arc::new(RwLock::new(addresses.into_iter().collect())))
+    }
+}
+
 /// The rules of one Muster process.
 #[derive(Debug, Clone)]
 pub struct AddressRules {
@@ -88,8 +119,8 @@ pub struct AddressRules {
     pub ports: Vec<u16>,
     /// Whether `http` is permitted beside `https`.
     pub plain_http: bool,
-    /// Where this process and its API servers listen.
-    pub own: Vec<SocketAddr>,
+    /// Where this process and what it depends on listen.
+    pub own: OwnAddresses,
     pub resolver: Arc<dyn Resolver>,
 }
 
@@ -102,7 +133,7 @@ impl Default for AddressRules {
             allow: Vec::new(),
             ports: DEFAULT_PORTS.to_vec(),
             plain_http: false,
-            own: Vec::new(),
+            own: OwnAddresses::default(),
             resolver: Arc::new(SystemResolver),
         }
     }
@@ -205,12 +236,14 @@ impl AddressRules {
                 format!("{address} lies in no block of bmc.allow; add its network there")
             });
         };
-        let own = |mine: &SocketAddr| *mine == socket || (!loopback && mine.ip() == address);
-        if self.own.iter().any(own) {
+        if self.own.has(socket) {
             return Err(format!("{address} is an address of this control plane"));
         }
         if port == 0 || !(block.is_loopback() || self.ports.contains(&port)) {
-            return Err(format!("port {port} is not permitted; bmc.ports has {:?}", self.ports));
+            return Err(format!(
+                "port {port} is not permitted; add it to bmc.ports, which has {:?}",
+                self.ports
+            ));
         }
         Ok(socket)
     }

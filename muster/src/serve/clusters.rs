@@ -29,6 +29,7 @@ use muster_model::{
 };
 use tokio_util::sync::CancellationToken;
 
+use super::own::Own;
 use crate::config::Settings;
 
 /// How often connections are looked for although no change was seen, for example after a watch broke off.
@@ -45,6 +46,8 @@ pub(super) struct Connected {
     vault: Arc<Vault>,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
+    /// Whoever must know where API servers are.
+    own: Arc<Own>,
     known: Mutex<BTreeMap<ClusterId, Known>>,
     /// One look at a time.
     looking: tokio::sync::Mutex<()>,
@@ -63,6 +66,7 @@ impl Connected {
         vault: Arc<Vault>,
         store: Arc<dyn Store>,
         clock: &Arc<dyn Clock>,
+        own: Arc<Own>,
         instance: String,
     ) -> anyhow::Result<Arc<Self>> {
         let options = Options { guard: guard(settings)?, events: event_limits(settings)?, instance };
@@ -71,6 +75,7 @@ impl Connected {
             vault,
             store,
             clock: Arc::clone(clock),
+            own,
             known: Mutex::default(),
             looking: tokio::sync::Mutex::default(),
         }))
@@ -149,7 +154,15 @@ impl Connected {
             self.clusters.disconnect(id);
             tracing::info!(cluster = %id, "no longer watching a cluster");
         }
+        let servers: Vec<String> = fresh
+            .values()
+            .filter_map(|known| match known {
+                Known::Watched(cluster) => Some(cluster.server().to_owned()),
+                Known::Unusable(_) => None,
+            })
+            .collect();
         *self.lock() = fresh;
+        self.own.connected(servers.iter().map(String::as_str)).await;
     }
 
     fn unusable(&self, id: ClusterId, why: String) -> Known {

@@ -20,7 +20,7 @@ use muster_power::{
     redfish::{Ledger, Redfish, Setup},
 };
 
-use super::hosts::StoreLedger;
+use super::{hosts::StoreLedger, own::Own};
 use crate::config::Settings;
 
 /// File of the key that credentials are sealed with, in the data directory unless the settings name another.
@@ -32,6 +32,8 @@ pub(super) struct Parts {
     pub(super) vault: Arc<Vault>,
     pub(super) prober: Arc<dyn Prober>,
     pub(super) rules: Arc<AddressRules>,
+    /// Keeps the control plane's own addresses out of those rules.
+    pub(super) own: Arc<Own>,
     /// Shared with the host loop: one call at a time to each BMC, whoever asks.
     pub(super) redfish: Redfish,
     pub(super) ipmi: Ipmi,
@@ -48,6 +50,7 @@ pub(super) async fn open(
     let rules = Arc::new(rules(settings)?);
     let ledger = Arc::new(StoreLedger(Arc::clone(&store)));
     let inventory = Inventory::open(store, Arc::clone(clock)).await.context("cannot load the inventory")?;
+    let own = Own::open(settings, rules.own.clone(), Arc::clone(&inventory), clock).await;
     let key_file =
         settings.optional("credentials.key-file").map_or_else(|| data_dir.join(KEY_FILE), PathBuf::from);
     let key = VaultKey::open(&key_file).context("cannot open the key of the credentials")?;
@@ -55,21 +58,33 @@ pub(super) async fn open(
     let drivers = Drivers::new(Arc::clone(&rules), Arc::clone(&vault), Arc::clone(clock), ledger);
     let (redfish, ipmi) = (drivers.redfish.clone(), drivers.ipmi.clone());
     let transcripts = Arc::new(Transcripts::kept_in(data_dir));
-    Ok(Parts { inventory, vault, prober: Arc::new(drivers), rules, redfish, ipmi, transcripts })
+    Ok(Parts { inventory, vault, prober: Arc::new(drivers), rules, own, redfish, ipmi, transcripts })
 }
 
 /// Which addresses may be called as BMCs.
 pub(super) fn rules(settings: &Settings) -> anyhow::Result<AddressRules> {
-    let allow = settings
-        .text("bmc.allow")
-        .split(',')
-        .map(str::trim)
-        .filter(|block| !block.is_empty())
+    let list = |path: &str| -> Vec<String> {
+        settings
+            .text(path)
+            .split(',')
+            .map(str::trim)
+            .filter(|one| !one.is_empty())
+            .map(str::to_owned)
+            .collect()
+    };
+    let allow = list("bmc.allow")
+        .iter()
         .map(|block| block.parse::<Cidr>().map_err(|why| anyhow!("bmc.allow: {why}")))
         .collect::<anyhow::Result<Vec<_>>>()?;
+    let ports = list("bmc.ports")
+        .iter()
+        .map(|port| match port.parse::<u16>() {
+            Ok(number) if number > 0 => Ok(number),
+            _ => Err(anyhow!("bmc.ports: {port:?} is no port; write numbers from 1 to 65535, like 443,8443")),
+        })
+        .collect::<anyhow::Result<Vec<_>>>()?;
     let plain_http = settings.parsed("bmc.plain-http")?;
-    let own = settings.text("listen").parse().into_iter().collect();
-    Ok(AddressRules { allow, plain_http, own, ..AddressRules::default() })
+    Ok(AddressRules { allow, ports, plain_http, ..AddressRules::default() })
 }
 
 /// The drivers that can say what a machine is.

@@ -9,6 +9,7 @@ mod export;
 mod hosts;
 mod inventory;
 mod outside;
+mod own;
 mod page;
 mod reads;
 mod resources;
@@ -174,6 +175,7 @@ impl Served {
             Arc::clone(&hosts.vault),
             Arc::clone(registry.store()),
             &clock,
+            Arc::clone(&hosts.own),
             holder.clone(),
         )?;
         // Before anybody plans: a cluster that is connected must not look like one that is not.
@@ -257,11 +259,13 @@ impl Served {
             let (desk, stop) = (Arc::clone(&app.desk), stop.clone());
             let (vault, leads) = (Arc::clone(&hosts.vault), switching.lead.subscribe());
             let (leading, clock) = (switching.lead.subscribe(), Arc::clone(&app.clock));
+            let own = Arc::clone(&hosts.own);
             async move {
                 tokio::join!(
                     registry.run(stop.clone()),
                     inventory.run(Arc::clone(&registry), stop.clone()),
                     connected.run(stop.clone()),
+                    own.run(stop.clone()),
                     steady::watch(steady, stop.clone()),
                     desk.news.run(stop.clone()),
                     secrets::follow(vault, leads, Arc::clone(&clock), stop.clone()),
@@ -292,6 +296,7 @@ impl Served {
         let _ = tokio::time::timeout(FIRST_LISTS, app.registry.until_live()).await;
         let listener =
             TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
+        hosts.own.listens(listener.local_addr()?).await;
         announce(listener.local_addr()?, &app);
         let signals = tokio::spawn(stop_on_signal(stop.clone()));
         let router = routes::router(&app);

@@ -2,7 +2,7 @@
 
 use std::{
     io::Write,
-    net::{IpAddr, TcpListener},
+    net::{IpAddr, SocketAddr, TcpListener},
     process::Command,
     sync::{
         Arc, Mutex,
@@ -51,7 +51,7 @@ impl Resolver for EvilDns {
 fn careless() -> AddressRules {
     AddressRules {
         allow: vec!["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()],
-        own: vec!["10.9.9.9:8443".parse().unwrap()],
+        own: ["10.9.9.9:8443".parse().unwrap()].into_iter().collect(),
         resolver: Arc::new(EvilDns::default()),
         ..AddressRules::default()
     }
@@ -180,8 +180,33 @@ async fn ops_r19_loopback_is_called_only_when_it_is_named() {
     assert!(why.contains("bmc.allow"), "{why}");
     assert!(narrow.approve_url("https://10.20.3.4", Path::None).await.is_ok());
     assert!(narrow.approve_url("https://10.20.3.4:8443", Path::None).await.is_ok());
+    let why = narrow.approve_url("https://10.20.3.4:5000", Path::None).await.unwrap_err();
+    assert!(why.contains("bmc.ports"), "{why}");
     let none = AddressRules::default().approve_url("https://10.20.3.4", Path::None).await;
     assert!(none.is_err(), "without an allow-list nothing is called");
+}
+
+/// The control plane's machines are none that it switches; on loopback, which emulators share, the port tells them apart.
+#[test]
+fn ops_r19_the_control_plane_is_not_called() {
+    let allow = ["127.0.0.0/8", "::1/128", "10.0.0.0/8"].map(|block| block.parse().unwrap());
+    let rules = AddressRules { allow: allow.to_vec(), ..AddressRules::default() };
+    let check = |own: &[&str], address: &str, expected: bool| {
+        rules.own.set(own.iter().map(|one| one.parse().unwrap()).collect());
+        let socket: SocketAddr = address.parse().unwrap();
+        let judged = rules.judge(socket.ip(), socket.port());
+        let refused = judged.as_ref().is_err_and(|why| why.contains("of this control plane"));
+        assert_eq!(refused, expected, "{own:?} {address}: {judged:?}");
+    };
+    check(&[], "10.9.9.9:443", false);
+    check(&["10.9.9.9:6443"], "10.9.9.9:443", true);
+    check(&["10.9.9.9:6443"], "10.9.9.8:443", false);
+    check(&["127.0.0.1:8443"], "127.0.0.1:8443", true);
+    check(&["127.0.0.1:8443"], "127.0.0.1:8444", false);
+    check(&["127.0.0.1:8443"], "127.0.0.2:8443", false);
+    check(&["0.0.0.0:8443"], "127.9.9.9:8443", true);
+    check(&["[::]:8443"], "[::1]:8443", true);
+    check(&["0.0.0.0:8443"], "127.0.0.1:8000", false);
 }
 
 #[tokio::test]
