@@ -291,9 +291,9 @@ mod tests {
         let mut index = Index::default();
         index.apply(&[change(1, "/baremetal/global/config", Some(json!({"highMarkPercent": 90})))]);
         index.apply(&[change(2, "/baremetal/global/config", Some(json!({"highMarkPercent": 900})))]);
-        assert_eq!(index.global.config.high_mark_percent, 90);
-        assert!(index.global.problem.as_deref().is_some_and(|why| why.contains("1 to 100")));
+        assert_eq!(index.global.config.high_mark_percent, Some(90));
+        assert!(index.global.problem.as_deref().is_some_and(|why| why.contains("20 to 100")));
         index.apply(&[change(3, "/baremetal/global/config", None)]);
-        assert_eq!((index.global.config.high_mark_percent, &index.global.problem), (70, &None));
+        assert_eq!((index.global.config.high_mark_percent, &index.global.problem), (None, &None));
     }
 }

@@ -311,7 +311,8 @@ fn rest(
     let now = inputs.now;
     let least_off = status.off_since.map(|since| since.saturating_add(limits.min_off));
     let least_cycle = status.starts.last().map(|start| start.saturating_add(limits.cycle_interval));
-    let most = usize::try_from(pool.host_config.policy.max_cycles_per_day).unwrap_or(usize::MAX);
+    let policy = inputs.global.policy.with(&pool.host_config.policy);
+    let most = usize::try_from(policy.max_cycles_per_day).unwrap_or(usize::MAX);
     let day: Vec<Timestamp> = status.starts.iter().copied().filter(|start| now.since(*start) < DAY).collect();
     let worn = (day.len() >= most).then(|| day.first().map(|first| first.saturating_add(DAY))).flatten();
     [status.retry_at, least_off, least_cycle, worn].into_iter().flatten().filter(|until| *until > now).max()

@@ -5,6 +5,7 @@ use muster_model::{
     Known, Quantity,
     cluster::Cluster,
     k8s::ResourceList,
+    platform::PlatformKind,
     pool::{self, Headroom, OnNoData, ScaleDirection},
 };
 
@@ -32,7 +33,7 @@ pub(super) fn add(inputs: &Inputs, draft: &mut Draft) {
             Err(why) if input.is_bare_metal() => drop(why),
             Err(why) => draft.incomplete.push((input.name().to_owned(), why)),
         }
-        pool.demand = demand(input, draft);
+        pool.demand = demand(inputs, input, draft);
         pool.spare = spare(input);
         cooldown(inputs, input, draft);
         draft.snapshot.pools.push(pool);
@@ -69,16 +70,22 @@ fn bounds(inputs: &Inputs, input: &PoolInput, draft: &mut Draft) -> Pool {
     pool
 }
 
-fn demand(input: &PoolInput, draft: &mut Draft) -> Demand {
+fn demand(inputs: &Inputs, input: &PoolInput, draft: &mut Draft) -> Demand {
     let spec = &input.object.spec;
     let Some(auto) = spec.autoscaling.as_ref().filter(|_| spec.is_autoscaled()) else {
         return Demand::default();
     };
+    let marks = match spec.platform.kind {
+        PlatformKind::Baremetal => {
+            auto.marks(inputs.global.high_mark_percent, inputs.global.low_mark_percent)
+        }
+        _ => auto.marks(None, None),
+    };
     Demand {
         trigger: trigger(input, draft),
-        target_cpu_percent: Some(auto.target_cpu()),
-        target_memory_percent: Some(auto.target_memory()),
-        scale_down_percent: Some(auto.scale_down_utilization()),
+        target_cpu_percent: Some(marks.cpu),
+        target_memory_percent: Some(marks.memory),
+        scale_down_percent: Some(marks.scale_down),
         scale_down_delay: auto.scale_down_delay(),
         scale_up_delay: auto.scale_up_delay(),
         high_since: None,

@@ -628,3 +628,47 @@ fn a_pool_that_spreads_keeps_a_node_in_every_rack_and_zone_that_has_one() {
     check(false, true, (0, 2));
     check(true, true, (3, 2));
 }
+
+/// What holds for all hosts holds for a pool of them that says nothing itself, and for no other pool.
+#[test]
+fn the_settings_of_all_hosts_reach_the_pools_of_servers() {
+    #[track_caller]
+    fn check(pool: PoolInput, global: &Value, marks: (u32, u32, u32)) {
+        let global: GlobalConfig = serde_json::from_value(global.clone()).unwrap();
+        assert_eq!(global.faults(), Vec::<String>::new());
+        let built = build(&Inputs { pools: vec![pool], global, ..inputs() });
+        let demand = &built.snapshot.pools[0].demand;
+        let found = (demand.target_cpu_percent, demand.target_memory_percent, demand.scale_down_percent);
+        assert_eq!(found, (Some(marks.0), Some(marks.1), Some(marks.2)));
+    }
+    let block =
+        json!({"enabled": true, "maxNodes": 4, "targetMemoryUtilization": 90, "scaleDownUtilization": 40});
+    let own = || pool("web", json!({"platform": {"type": "baremetal"}, "autoscaling": block}));
+    let cloud = || {
+        let auto = json!({"enabled": true, "maxNodes": 4});
+        pool(
+            "web",
+            json!({"platform": {"type": "aws", "aws": {"instanceType": "m5.large"}}, "autoscaling": auto}),
+        )
+    };
+    let (nothing, both) = (json!({}), json!({"highMarkPercent": 60, "lowMarkPercent": 35}));
+    check(metal(), &nothing, (70, 80, 30));
+    check(metal(), &both, (60, 60, 35));
+    check(metal(), &json!({"highMarkPercent": 45}), (45, 45, 25)); // the usual low mark would be too near
+    check(metal(), &json!({"lowMarkPercent": 10}), (70, 80, 10));
+    check(own(), &nothing, (70, 90, 40));
+    check(own(), &json!({"highMarkPercent": 50, "lowMarkPercent": 5}), (50, 90, 30));
+    check(cloud(), &both, (70, 80, 30));
+    // And how often one host may be started in a day.
+    let mut global = GlobalConfig::default();
+    global.policy.max_cycles_per_day = 2;
+    let resting = |most: Option<u32>| {
+        let mut pool = metal();
+        pool.host_config.policy.max_cycles_per_day = most;
+        let starts = || vec![at("00:10:00"), at("00:40:00")];
+        let hosts = vec![host("h", Phase::Idle, |host| status(host).starts = starts())];
+        let built = build(&Inputs { pools: vec![pool], hosts, global: global.clone(), ..inputs() });
+        built.snapshot.hosts[0].backoff_until.is_some()
+    };
+    assert_eq!((resting(None), resting(Some(3))), (true, false));
+}

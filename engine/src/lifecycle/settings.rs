@@ -58,7 +58,7 @@ pub fn settings(
         limits = limits.with(&pool.deadlines);
     }
     let limits = limits.with(&spec.deadlines).shortened(around.time_factor);
-    let mut policy = pool.map_or_else(|| global.policy.clone(), |pool| pool.policy.clone());
+    let mut policy = pool.map_or_else(|| global.policy.clone(), |pool| global.policy.with(&pool.policy));
     if !spec.can_force_off {
         policy.force_off = Permission::Refused;
         policy.cycle_lost = Permission::Refused;
@@ -124,6 +124,19 @@ mod tests {
         assert_eq!(limit(&spec, Some(&pool)), Duration::from_mins(40));
         let short = settings(&spec, None, &global, &[], Surroundings { time_factor: 60, ..AROUND });
         assert_eq!(short.limits.boot, Duration::from_secs(40));
+    }
+
+    /// What a pool says counts for it; about the rest the settings of all hosts are asked.
+    #[test]
+    fn a_pool_outranks_the_policy_of_all_field_by_field() {
+        let spec = BareMetalNodeSpec::new("gpu", PowerInterface::Redfish);
+        let mut global = GlobalConfig::default();
+        (global.policy.max_cycles_per_day, global.policy.quarantine_after) = (6, 2);
+        let mut pool = PoolHostConfig::default();
+        pool.policy.quarantine_after = Some(5);
+        let found = settings(&spec, Some(&pool), &global, &[], AROUND).policy;
+        assert_eq!((found.max_cycles_per_day, found.quarantine_after), (6, 5));
+        assert_eq!(settings(&spec, None, &global, &[], AROUND).policy, global.policy);
     }
 
     #[test]

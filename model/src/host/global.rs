@@ -4,7 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Timestamp, field::choice};
+use crate::{
+    Timestamp,
+    field::choice,
+    pool::{DEFAULT_TARGET_CPU, MARK_DISTANCE},
+};
 
 use super::{HostPolicy, LimitOverrides, ResourceCapacity, State};
 
@@ -33,10 +37,12 @@ pub struct GlobalConfig {
     pub freeze_by: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub freeze_since: Option<Timestamp>,
-    /// Share of requested resources above which a pool grows, in percent.
-    pub high_mark_percent: u32,
-    /// Share below which it shrinks.
-    pub low_mark_percent: u32,
+    /// Share of requested resources above which a pool of servers grows, in percent, unless the pool says otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub high_mark_percent: Option<u32>,
+    /// Share below which a node may go.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub low_mark_percent: Option<u32>,
     /// Power operations under way at once, in all.
     pub max_power_operations: u32,
     pub max_power_operations_per_rack: u32,
@@ -61,8 +67,8 @@ impl Default for GlobalConfig {
             freeze_reason: None,
             freeze_by: None,
             freeze_since: None,
-            high_mark_percent: 70,
-            low_mark_percent: 30,
+            high_mark_percent: None,
+            low_mark_percent: None,
             // A rack's supply carries the inrush of a few servers; twenty at once is what others bear.
             max_power_operations: 20,
             max_power_operations_per_rack: 4,
@@ -80,13 +86,13 @@ impl GlobalConfig {
     /// Every rule that the settings break, as sentences; empty when they may be used.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
-        if self.high_mark_percent == 0 || self.high_mark_percent > 100 {
-            faults.push(format!("highMarkPercent must be 1 to 100, found {}", self.high_mark_percent));
+        if let Some(high) = self.high_mark_percent.filter(|high| !(MARK_DISTANCE..=100).contains(high)) {
+            faults.push(format!("highMarkPercent must be {MARK_DISTANCE} to 100, found {high}"));
         }
-        if self.low_mark_percent.saturating_add(20) > self.high_mark_percent {
+        let high = self.high_mark_percent.unwrap_or(DEFAULT_TARGET_CPU);
+        if let Some(low) = self.low_mark_percent.filter(|low| low.saturating_add(MARK_DISTANCE) > high) {
             faults.push(format!(
-                "lowMarkPercent must be at least 20 below highMarkPercent, found {} and {}",
-                self.low_mark_percent, self.high_mark_percent
+                "lowMarkPercent must be at least {MARK_DISTANCE} below highMarkPercent, found {low} and {high}"
             ));
         }
         for (name, value) in [
@@ -153,7 +159,8 @@ mod tests {
     #[test]
     fn defaults_hold_and_bad_marks_are_named() {
         assert_eq!(GlobalConfig::default().faults(), Vec::<String>::new());
-        let bad = GlobalConfig { low_mark_percent: 60, max_power_operations: 0, ..GlobalConfig::default() };
+        let bad =
+            GlobalConfig { low_mark_percent: Some(60), max_power_operations: 0, ..GlobalConfig::default() };
         assert_eq!(bad.faults().len(), 2, "{:?}", bad.faults());
         assert!(serde_json::from_str::<GlobalConfig>(r#"{"frezze":"none"}"#).is_err());
         let text = serde_json::to_string(&GlobalConfig::default()).unwrap();

@@ -49,7 +49,9 @@ pub use op::{
 };
 pub use overlay::{Acknowledgement, Admin, Hold, Registered};
 pub use phase::{Phase, State};
-pub use policy::{HostPolicy, NodeAtOff, OnNodeDeleted, OnUnexpectedOff, OnUnexpectedOn, Permission};
+pub use policy::{
+    HostPolicy, NodeAtOff, OnNodeDeleted, OnUnexpectedOff, OnUnexpectedOn, Permission, PolicyOverrides,
+};
 pub use pool::{
     BareMetalPoolStatus, FINISHED_STAYS, PoolHost, PoolHostConfig, PoolMembers, ScalingAction, ScalingNode,
     ScalingState, pool_status,

@@ -65,40 +65,59 @@ impl Permission {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct HostPolicy {
-    pub on_unexpected_off: OnUnexpectedOff,
-    pub on_unexpected_on: OnUnexpectedOn,
-    pub node_at_off: NodeAtOff,
-    pub on_node_deleted: OnNodeDeleted,
-    /// Cut the power of a machine that does not shut down when asked.
-    pub force_off: Permission,
-    /// One power cycle for a node that is lost and has no pods left to lose.
-    pub cycle_lost: Permission,
-    /// Tell Kubernetes that a machine is proved off, so that its pods and volumes are freed.
-    pub out_of_service: Permission,
-    /// Restart a BMC that is stuck.
-    pub reset_bmc: Permission,
-    /// Failures within the window that set a host aside.
-    pub quarantine_after: u32,
-    /// Power-ons of one host within 24 hours that the autoscaler may ask for.
-    pub max_cycles_per_day: u32,
+macro_rules! policy {
+    ($($(#[$doc:meta])* $name:ident: $kind:ty = $default:expr;)+) => {
+        /// What is done about a host by itself.
+        #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+        pub struct HostPolicy { $($(#[$doc])* pub $name: $kind),+ }
+
+        impl Default for HostPolicy {
+            fn default() -> Self {
+                Self { $($name: $default),+ }
+            }
+        }
+
+        /// What a pool says of it. What is absent comes from the settings of all hosts.
+        #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+        #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+        pub struct PolicyOverrides {
+            $($(#[$doc])*
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub $name: Option<$kind>),+
+        }
+
+        impl PolicyOverrides {
+            pub fn is_empty(&self) -> bool {
+                $(self.$name.is_none())&&+
+            }
+        }
+
+        impl HostPolicy {
+            /// This policy with `overrides` on top.
+            #[must_use]
+            pub fn with(&self, overrides: &PolicyOverrides) -> Self {
+                Self { $($name: overrides.$name.unwrap_or(self.$name)),+ }
+            }
+        }
+    };
 }
 
-impl Default for HostPolicy {
-    fn default() -> Self {
-        Self {
-            on_unexpected_off: OnUnexpectedOff::default(),
-            on_unexpected_on: OnUnexpectedOn::default(),
-            node_at_off: NodeAtOff::default(),
-            on_node_deleted: OnNodeDeleted::default(),
-            force_off: Permission::Allowed,
-            cycle_lost: Permission::Refused,
-            out_of_service: Permission::Allowed,
-            reset_bmc: Permission::Refused,
-            quarantine_after: 3,
-            max_cycles_per_day: 24,
-        }
-    }
+policy! {
+    on_unexpected_off: OnUnexpectedOff = OnUnexpectedOff::default();
+    on_unexpected_on: OnUnexpectedOn = OnUnexpectedOn::default();
+    node_at_off: NodeAtOff = NodeAtOff::default();
+    on_node_deleted: OnNodeDeleted = OnNodeDeleted::default();
+    /// Cut the power of a machine that does not shut down when asked.
+    force_off: Permission = Permission::Allowed;
+    /// One power cycle for a node that is lost and has no pods left to lose.
+    cycle_lost: Permission = Permission::Refused;
+    /// Tell Kubernetes that a machine is proved off, so that its pods and volumes are freed.
+    out_of_service: Permission = Permission::Allowed;
+    /// Restart a BMC that is stuck.
+    reset_bmc: Permission = Permission::Refused;
+    /// Failures within the window that set a host aside.
+    quarantine_after: u32 = 3;
+    /// Power-ons of one host within 24 hours that the autoscaler may ask for.
+    max_cycles_per_day: u32 = 24;
 }

@@ -11,7 +11,7 @@ use crate::{
 };
 
 use super::{
-    BareMetalNodeSpec, BareMetalNodeStatus, HostOp, HostPolicy, LimitOverrides, OpKind, Phase,
+    BareMetalNodeSpec, BareMetalNodeStatus, HostOp, LimitOverrides, OpKind, Phase, PolicyOverrides,
     ResourceCapacity, State,
 };
 
@@ -40,7 +40,8 @@ impl PoolMembers {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct PoolHostConfig {
-    pub policy: HostPolicy,
+    #[serde(skip_serializing_if = "PolicyOverrides::is_empty")]
+    pub policy: PolicyOverrides,
     #[serde(skip_serializing_if = "LimitOverrides::is_empty")]
     pub deadlines: LimitOverrides,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,8 +60,8 @@ impl PoolHostConfig {
     pub fn read_from(object: &mut Object<'_>, findings: &mut Findings) -> Self {
         let mut config = Self::default();
         if let Some(value) = object.get("policy") {
-            match serde_json::from_value::<HostPolicy>(value.clone()) {
-                Ok(policy) if policy.quarantine_after == 0 => {
+            match serde_json::from_value::<PolicyOverrides>(value.clone()) {
+                Ok(policy) if policy.quarantine_after == Some(0) => {
                     findings.push(FieldError::new(object.at("policy.quarantineAfter"), "must be at least 1"));
                 }
                 Ok(policy) => config.policy = policy,
@@ -296,7 +297,7 @@ mod tests {
     #[test]
     fn settings_go_into_a_pools_block_and_come_back() {
         let mut config = PoolHostConfig { rack_spread: true, zone_spread: true, ..PoolHostConfig::default() };
-        config.policy.quarantine_after = 5;
+        config.policy.quarantine_after = Some(5);
         config.deadlines.set("bootDeadline", Duration::from_mins(40));
         let mut block = Map::from_iter([("pool".to_owned(), Value::from("gpu"))]);
         config.write_to(&mut block);

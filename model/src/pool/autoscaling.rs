@@ -163,6 +163,14 @@ impl Bounds {
     }
 }
 
+/// Shares of requested resources in percent: above the high ones a pool grows, below the low one a node may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Marks {
+    pub cpu: u32,
+    pub memory: u32,
+    pub scale_down: u32,
+}
+
 impl Autoscaling {
     pub fn enabled(&self) -> bool {
         self.enabled.unwrap_or(false)
@@ -193,6 +201,22 @@ impl Autoscaling {
 
     fn highest_low_mark(&self) -> u32 {
         self.target_cpu().min(self.target_memory()).saturating_sub(MARK_DISTANCE)
+    }
+
+    /// The marks that hold: the pool's own, else `high` and `low`, else the defaults. A low mark that comes too near to a
+    /// high one is lowered.
+    pub fn marks(&self, high: Option<u32>, low: Option<u32>) -> Marks {
+        let own = Self {
+            target_cpu_utilization: self.target_cpu_utilization.or(high),
+            target_memory_utilization: self.target_memory_utilization.or(high),
+            ..Self::default()
+        };
+        let wanted = self.scale_down_utilization.or(low).unwrap_or(DEFAULT_SCALE_DOWN_UTILIZATION);
+        Marks {
+            cpu: own.target_cpu(),
+            memory: own.target_memory(),
+            scale_down: wanted.min(own.highest_low_mark()),
+        }
     }
 
     pub fn scale_up_delay(&self) -> Duration {

@@ -20,7 +20,7 @@ use serde_json::Value;
 pub use autoscaling::{
     Autoscaling, Bounds, Comparator, DEFAULT_SCALE_DOWN_DELAY, DEFAULT_SCALE_DOWN_UTILIZATION,
     DEFAULT_SCALE_UP_DELAY, DEFAULT_TARGET_CPU, DEFAULT_TARGET_MEMORY, Headroom, MARK_DISTANCE, MAX_DELAY,
-    MAX_NODES, OnNoData, ScaleDirection, SeriesAggregate, Trigger,
+    MAX_NODES, Marks, OnNoData, ScaleDirection, SeriesAggregate, Trigger,
 };
 pub use change::{Effect, SpecChange, changes};
 pub use cron::{Cron, CronError};
