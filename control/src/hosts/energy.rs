@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use muster_model::{
     Duration, Known, Timestamp,
     host::{
-        BareMetalNodeSpec, HostMetrics, PoolEnergy, PublicPower, WattsBy,
+        BareMetalNodeSpec, BareMetalNodeStatus, HostMetrics, Phase, PoolEnergy, PublicPower, WattsBy,
         keys::{self, HostRecord},
     },
     power::{Health, Sensors},
@@ -56,11 +56,11 @@ pub(super) async fn account(
         return;
     }
     memo.accounted = Some(now);
-    let on = scene.status.power_state == PublicPower::On;
-    let sensors = if on { sense(shared, scene, memo).await } else { None };
+    let power = known_power(scene.status);
+    let sensors = if power == PublicPower::On { sense(shared, scene, memo).await } else { None };
     memo.sensors = Some((now, sensors));
     let before = record.metrics.as_deref();
-    let mut metrics = next(before, scene.spec, scene.status.power_state, memo, now);
+    let mut metrics = next(before, scene.spec, power, memo, now);
     if let Some(index) = scene.cluster.index()
         && let Some(node) = index.clear_node(name, scene.spec)
     {
@@ -75,6 +75,16 @@ pub(super) async fn account(
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
         .push(Due { host: Arc::clone(name), metrics });
+}
+
+/// On or off as it was read; where nothing reads it, as it was proved: a node that serves runs, and a machine that is
+/// idle was seen to go.
+fn known_power(status: &BareMetalNodeStatus) -> PublicPower {
+    match (status.power_state, status.phase) {
+        (PublicPower::Unknown, Phase::Serving | Phase::Cordoned | Phase::Evicting) => PublicPower::On,
+        (PublicPower::Unknown, Phase::Idle) if status.off_proved_at.is_some() => PublicPower::Off,
+        (read, _) => read,
+    }
 }
 
 /// Asks the first driver that can for its sensors.
@@ -284,6 +294,26 @@ mod tests {
         assert_eq!((metrics.used_milliwatt_hours, metrics.watts_by), (360_000, Some(WattsBy::Declared)));
         let metrics = run(PublicPower::Unknown, 2, Some(250_000));
         assert_eq!((metrics.used_milliwatt_hours, metrics.saved_milliwatt_hours), (0, 0));
+    }
+
+    /// Hosts that packets wake and an agent switches off: nothing reads their power.
+    #[test]
+    fn power_that_nothing_reads_is_known_by_what_was_proved() {
+        let check = |read: PublicPower, phase: Phase, proved: bool, expected: PublicPower| {
+            let mut status = BareMetalNodeStatus::enrolling(Timestamp::EPOCH);
+            (status.power_state, status.phase, status.state) = (read, phase, phase.state());
+            status.off_proved_at = proved.then_some(Timestamp::EPOCH);
+            assert_eq!(known_power(&status), expected, "{read:?} {phase} {proved}");
+        };
+        let (on, off, unknown) = (PublicPower::On, PublicPower::Off, PublicPower::Unknown);
+        check(unknown, Phase::Serving, false, on);
+        check(unknown, Phase::Evicting, false, on);
+        check(unknown, Phase::Idle, true, off);
+        check(unknown, Phase::Idle, false, unknown);
+        check(unknown, Phase::Lost, false, unknown);
+        check(unknown, Phase::Booting, false, unknown);
+        check(on, Phase::Idle, true, on);
+        check(off, Phase::Serving, false, off);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use muster_model::{
     ClusterId, cluster::Cluster, observe::ClusterPort, platform::PlatformKind, trigger::Triggers,
 };
 
-use crate::{actuator::Provisioner, journal::Journal, registry::Registry};
+use crate::{actuator::Provisioner, journal::Journal, lead::Lead, registry::Registry};
 
 pub use board::{Board, Counters, Live, View};
 pub use decide::{Decided, decide, faults};
@@ -69,6 +69,8 @@ pub struct Parts {
     pub thinking: Thinking,
     /// Who is told of the size of pools that Muster provisions through somebody else.
     pub provisioners: BTreeMap<PlatformKind, Arc<dyn Provisioner>>,
+    /// Says how long nobody led, which counts toward no wait.
+    pub lead: Option<Arc<Lead>>,
 }
 
 impl Parts {
@@ -84,6 +86,7 @@ impl Parts {
             time_factor: 1,
             thinking: Thinking::Here,
             provisioners: BTreeMap::new(),
+            lead: None,
         }
     }
 

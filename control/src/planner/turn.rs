@@ -105,6 +105,8 @@ pub struct Planner {
     parts: Parts,
     inventory: read::Inventory,
     remembered: Option<(Memory, Option<Revision>)>,
+    /// Whether this leadership has written what it remembers, and with it the time in which nobody led.
+    taken_over: bool,
     fence: Option<Fence>,
     last: Option<Last>,
     findings: BTreeMap<(String, usize), Asked>,
@@ -183,6 +185,7 @@ impl Planner {
             parts,
             inventory: read::Inventory::default(),
             remembered: None,
+            taken_over: false,
             fence: None,
             last: None,
             findings: BTreeMap::new(),
@@ -214,6 +217,7 @@ impl Planner {
         if self.fence.as_ref() != fence {
             self.fence = fence.cloned();
             (self.remembered, self.last, self.told_link, self.thought) = (None, None, None, None);
+            self.taken_over = false;
         }
         match self.look(now).await {
             Ok(turn) => {
@@ -552,13 +556,19 @@ impl Planner {
             let store = self.parts.registry.store();
             self.remembered = Some(read::remembered(&**store, self.cluster).await?);
         }
-        Ok(self.remembered.as_ref().map(|(memory, _)| memory.clone()).unwrap_or_default())
+        let memory = self.remembered.as_ref().map(|(memory, _)| memory.clone()).unwrap_or_default();
+        let lead = self.parts.lead.as_ref().filter(|_| self.fence.is_some() && !self.taken_over);
+        Ok(match lead {
+            Some(lead) => memory.without(lead.unattended()),
+            None => memory,
+        })
     }
 
     async fn remember(&mut self, fence: &Fence, memory: Memory) -> Result<(), TurnError> {
         let (known, revision) = self.remembered.take().unwrap_or_default();
         if known == memory {
             self.remembered = Some((known, revision));
+            self.taken_over = true;
             return Ok(());
         }
         let key = memory::key(self.cluster);
@@ -568,6 +578,7 @@ impl Planner {
         match self.parts.registry.store().commit(txn).await? {
             Committed::Done { revision } => {
                 self.remembered = Some((memory, Some(revision)));
+                self.taken_over = true;
                 Ok(())
             }
             Committed::Refused { failed: 0, .. } => Err(TurnError::NotLeading),

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use muster_engine::{
     Snapshot,
     down::{Blocker, Outcome, Report},
+    lifecycle::UNATTENDED,
     snapshot::MemberState,
 };
 use muster_model::{ClusterId, Duration, Timestamp};
@@ -100,6 +101,19 @@ impl Memory {
         if let Some(revisions) = &mut self.revisions {
             revisions.at = revisions.at.min(now);
             revisions.behind_since = revisions.behind_since.map(|since| since.min(now));
+        }
+        self
+    }
+
+    /// Without the time in which nobody led: it counts toward no wait for a removal. A process that starts with a clock
+    /// that was set ahead takes the difference for such a time, so that it ends no wait either.
+    #[must_use]
+    pub fn without(mut self, unattended: Duration) -> Self {
+        if unattended >= UNATTENDED {
+            let waits = [&mut self.unneeded_since, &mut self.grown_at];
+            for time in waits.into_iter().flat_map(BTreeMap::values_mut) {
+                *time = time.saturating_add(unattended);
+            }
         }
         self
     }

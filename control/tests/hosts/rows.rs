@@ -251,6 +251,34 @@ async fn cba_an_explicit_mac_wins_over_what_the_machine_reports() {
     assert!(!packets.is_empty() && packets.iter().all(|mac| mac.0 == set.bytes()), "{packets:?}");
 }
 
+/// Nothing reads the power of a host that packets wake. What its node proves counts, at the watts that were declared.
+#[tokio::test(start_paused = true)]
+async fn bm_7_30_a_host_without_a_bmc_uses_what_was_declared_while_it_serves() {
+    let world = World::new().await;
+    world
+        .register("h1", |spec| {
+            let mut wol = DriverSpec::new(DriverKind::Wol);
+            wol.settings.insert("broadcast".into(), "10.0.0.255".into());
+            spec.power_interface = muster_model::host::PowerInterface::Wol;
+            (spec.mgmt_address, spec.mac_address) = (None, Some("02:00:00:00:00:01".parse().unwrap()));
+            spec.drivers = vec![wol, DriverSpec::new(DriverKind::Agent)];
+            spec.idle_watts = Some(180);
+        })
+        .await;
+    let now = world.outside.clock.now();
+    {
+        let mut state = world.outside.state();
+        let machine = state.machines.get_mut("h1").unwrap();
+        (machine.on, machine.turned_at) = (true, now);
+    }
+    world.until("h1", Phase::Serving, 600).await;
+    world.pass(3_600).await;
+    let key = muster_model::host::keys::host("h1", muster_model::host::keys::HostRecord::Metrics);
+    let metrics: muster_model::host::HostMetrics = world.read(&key).await.expect("metrics");
+    assert!((170_000..=190_000).contains(&metrics.used_milliwatt_hours), "{metrics:?}");
+    assert_eq!(metrics.watts_by, Some(muster_model::host::WattsBy::Declared));
+}
+
 /// A host that is only read: what would be done to it is written down, and neither it nor its node is touched.
 #[tokio::test(start_paused = true)]
 async fn bm_7_30_a_host_of_the_driver_dry_run_says_what_it_would_do() {

@@ -9,7 +9,7 @@ use super::turn::Turn;
 
 /// A hand-over takes less than this, and a deadline goes on through it. A longer time without a leader counts for
 /// nobody: no host is late because nobody looked.
-const UNATTENDED: Duration = Duration::from_mins(1);
+pub const UNATTENDED: Duration = Duration::from_mins(1);
 /// A quarantine's wait doubles with every failed self-test, up to this.
 const LONGEST_PROBATION: u64 = 32;
 
@@ -87,7 +87,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Nobody led for a while: what was not over by then gets that time added.
+    /// Nobody led for a while: what was not over by then gets that time added. What a process with a clock that was set
+    /// ahead takes for such a time is added as well, and ends no wait.
     fn make_up(&mut self) {
         let gap = self.seen.unattended;
         if gap < UNATTENDED {
@@ -99,7 +100,17 @@ impl Turn<'_> {
                 *time = time.saturating_add(gap);
             }
         };
-        self.status.deadline.as_mut().map(later);
+        let status = &mut self.status;
+        for time in [&mut status.deadline, &mut status.drain_retry_at, &mut status.held_until] {
+            time.as_mut().map(later);
+        }
+        // The least time on is time in which somebody looked.
+        let least_on = self.seen.settings.limits.min_on;
+        if let Some(since) = &mut status.serving_since
+            && since.saturating_add(least_on) > left_alone
+        {
+            *since = since.saturating_add(gap);
+        }
         if let Some(op) = &mut self.op {
             for time in [&mut op.boot_deadline, &mut op.drain_deadline, &mut op.stage_deadline] {
                 time.as_mut().map(later);

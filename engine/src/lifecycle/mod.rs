@@ -41,6 +41,7 @@ pub use evidence::{
     Goodbye, Hello, Leadership, NodeSeen, NodeView, Outcome, Performed, PodsView, PoolView, PowerSeen,
     Settings, TroubleClass,
 };
+pub use mend::UNATTENDED;
 pub use settings::{Surroundings, driver_for, settings};
 pub use state::{HostState, Step};
 pub use table::Rule;

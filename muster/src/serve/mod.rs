@@ -188,7 +188,8 @@ impl Served {
         let audit = Arc::new(open_audit(settings, data_dir)?);
         let with = Arc::clone(&connections);
         let switching = hosts::start(settings, &hosts, &registry, with, &clock, candidate, &audit, played)?;
-        let parts = planner_parts(settings, &registry, connections, played)?;
+        let mut parts = planner_parts(settings, &registry, connections, played)?;
+        parts.lead = Some(Arc::clone(&switching.lead));
         expose(settings, &metrics, &switching, &parts)?;
         let desk = page::desk(
             settings,

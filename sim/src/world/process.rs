@@ -205,6 +205,7 @@ impl Process {
             start.patient(&clock, SURVEY),
         );
         let lead = Lead::new(clock.clone());
+        parts.lead = Some(Arc::clone(&lead));
         let host_loop = start.host_loop(&link, &clock, &lead, &facts);
         let process = Self {
             name: start.name.into(),

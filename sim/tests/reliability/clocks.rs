@@ -7,8 +7,8 @@
 //! Where it cannot hold: a machine both of whose clocks run fast (no process can tell: the wait is right on that machine's
 //! clock), a process that does not run when the wait ends (the wait ends when it runs again), and a process that starts with a
 //! clock that is wrong: what it finds in the store was stamped by another clock. With a clock that was set back the waits begin
-//! again, which is tested below; one that was set ahead by more than the wait takes it for over. What protects hosts then is in
-//! their own records (`engine::lifecycle::mend`), where time without a leader counts for nobody.
+//! again. One that was set ahead takes the difference for a time without a leader, which counts for nobody
+//! (`engine::lifecycle::mend`, `Memory::without`): the wait ends no earlier than it should, and later by what passed without one.
 
 use muster_model::{
     Duration,
@@ -111,6 +111,23 @@ fn ops_r8_a_cool_down_ends_for_a_process_that_starts_with_a_clock_that_was_set_b
             let found = on_one_thread(waits(wait, Some(&What::ClockJump { millis }), Then::Restarts));
             // It begins again after the death of the first process and the time that its lease takes to run out.
             let latest = right.saturating_add(LEAD_IN).saturating_add(Duration::from_mins(1));
+            let earliest = right.saturating_sub(INTERVAL);
+            assert!(
+                found >= earliest && found <= latest,
+                "{wait:?}, set by {millis} ms: {found}, not {earliest} to {latest}"
+            );
+        }
+    }
+}
+
+/// A process that starts with a clock that was set ahead takes no wait for over.
+#[test]
+fn ops_r8_a_cool_down_does_not_end_early_for_a_process_that_starts_with_a_clock_that_was_set_ahead() {
+    for wait in [Wait::Unneeded, Wait::MinimumOn] {
+        let right = on_one_thread(waits(wait, None, Then::LivesOn));
+        for millis in [HOUR, 365 * 24 * HOUR] {
+            let found = on_one_thread(waits(wait, Some(&What::ClockJump { millis }), Then::Restarts));
+            let latest = right.saturating_add(Duration::from_mins(1)).saturating_add(INTERVAL);
             let earliest = right.saturating_sub(INTERVAL);
             assert!(
                 found >= earliest && found <= latest,
