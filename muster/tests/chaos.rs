@@ -11,6 +11,8 @@ mod failpoints;
 mod leaders;
 #[path = "chaos/metal.rs"]
 mod metal;
+#[path = "chaos/nodes.rs"]
+mod nodes;
 #[path = "chaos/process.rs"]
 mod process;
 #[path = "chaos/quorum.rs"]
