@@ -71,7 +71,7 @@ const PLAN: [(&str, Story); 26] = [
 /// moment at which a process surely dies. The tests of `muster-control` die there.
 const ELSEWHERE: [&str; 1] = ["probe"];
 
-/// What `make test` dies at: one point of each story, and those at which most is at stake.
+/// What `make test` dies at: one point of each story without a cluster, and those at which most is at stake.
 const SAMPLE: [&str; 8] = [
     "write/begin/after",
     "effect/power-on/before",

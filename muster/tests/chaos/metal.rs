@@ -149,8 +149,7 @@ impl Metal {
                 server.post("/api/v1/hosts", &json!({ "name": HOST, "spec": spec })).await;
                 return;
             }
-            Story::Stuck => allow_restarts(server).await,
-            Story::UpAndDown | Story::Deleted => {}
+            Story::UpAndDown | Story::Deleted | Story::Stuck => {}
         }
         let mut more = json!({ "idleWatts": 100, "deadlines": self.deadlines() });
         if self.story == Story::UpAndDown {
@@ -213,6 +212,10 @@ impl Play for Metal {
                 ask("on").await;
             }
             (Stage::On, Story::Stuck) => {
+                // Not before: where a cluster does not answer, off is not proved, and nothing is switched on.
+                if is_on {
+                    allow_restarts(server).await;
+                }
                 if self.bmc().counters().restarts > 0 || !host["status"]["bmcResetAt"].is_null() {
                     // A BMC that was restarted shows what is there, and a call that may have been lost is not made
                     // twice in a day.
