@@ -9,6 +9,10 @@ mod etcd;
 mod failpoints;
 #[path = "chaos/leaders.rs"]
 mod leaders;
+#[path = "chaos/metal.rs"]
+mod metal;
+#[path = "chaos/nodes.rs"]
+mod nodes;
 #[path = "chaos/process.rs"]
 mod process;
 #[path = "chaos/quorum.rs"]
@@ -17,11 +21,19 @@ mod quorum;
 mod sessions;
 #[path = "chaos/wire.rs"]
 mod wire;
+#[path = "chaos/witness.rs"]
+mod witness;
 
 /// Whether everything is asked for, and not the sample.
 #[allow(clippy::disallowed_methods, reason = "the test harness is its own rim")]
 fn everything() -> bool {
     std::env::var("MUSTER_CHAOS").is_ok_and(|value| value == "all")
+}
+
+/// What the points must contain that processes die at, to look at some of them alone.
+#[allow(clippy::disallowed_methods, reason = "the test harness is its own rim")]
+fn only() -> Option<String> {
+    std::env::var("MUSTER_CHAOS_POINT").ok()
 }
 
 #[allow(clippy::disallowed_methods, reason = "a test waits for other processes here")]

@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, atomic::AtomicU64},
 };
 
-use muster_model::{Clock, Duration};
+use muster_model::{Clock, Duration, Timestamp};
 use rustls::ServerConfig;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde::Serialize;
@@ -102,6 +102,7 @@ pub(super) struct Inner {
     pub account: (String, String),
     pub flip: bool,
     pub off_since: Option<Duration>,
+    pub deeds: Vec<(Timestamp, String)>,
 }
 
 /// What it shows to whoever connects.
@@ -148,6 +149,7 @@ impl RedfishBmc {
                 account: (layout.user.clone(), layout.password.clone()),
                 flip: false,
                 off_since: None,
+                deeds: Vec::new(),
             }),
         })
     }
@@ -171,6 +173,17 @@ impl RedfishBmc {
         let mut inner = self.inner();
         inner.expire(now);
         inner.counters.clone()
+    }
+
+    /// Everything that was accepted and changes something, with the time at which it came: the type of a reset,
+    /// `Manager.Reset`, or `Boot`.
+    pub fn deeds(&self) -> Vec<(Timestamp, String)> {
+        self.inner().deeds.clone()
+    }
+
+    pub(super) fn note(&self, deed: &str) {
+        let now = self.clock.now();
+        self.inner().deeds.push((now, deed.to_owned()));
     }
 
     /// Changes the account's password and ends its sessions, as real BMCs do.

@@ -126,6 +126,7 @@ impl Call<'_> {
             }
             (&Method::POST, ["v1", "Managers", "1", "Actions", "Manager.Reset"]) => {
                 self.bmc.inner().counters.restarts += 1;
+                self.bmc.note("Manager.Reset");
                 self.bmc.drop_sessions();
                 plain(StatusCode::NO_CONTENT, &[], Body::empty())
             }
@@ -327,6 +328,7 @@ impl Call<'_> {
             return failure(StatusCode::BAD_REQUEST, "PropertyMissing", "All boot properties must be given.");
         }
         self.bmc.inner().counters.boot_writes += 1;
+        self.bmc.note("Boot");
         if !self.faults.ignore_boot {
             let mut boot = system.boot.lock().unwrap_or_else(PoisonError::into_inner);
             boot.target = target.unwrap_or_else(|| boot.target.clone());
@@ -374,6 +376,7 @@ impl Call<'_> {
             }
             inner.counters.resets.push(kind.clone());
         }
+        self.bmc.note(&kind);
         self.carry_out(system, &kind);
         if self.faults.swallow_reset_answer {
             std::future::pending::<()>().await;

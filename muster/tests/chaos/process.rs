@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-const USER: &str = "ann@example.com";
+pub(crate) const USER: &str = "ann@example.com";
 
 /// A program under a shell that kills it as soon as the pipe to the test closes.
 pub(crate) struct Process {
