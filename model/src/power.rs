@@ -8,6 +8,8 @@
 //! * `Ok` from [`Power::request`] means accepted. Only [`Power::read`] tells whether it happened.
 //! * Before anything is sent, the driver reads: a machine that is already there is left alone, and a machine
 //!   that is not the expected one ([`Bmc::expect`]) is never switched.
+//! * Each request or packet that changes something is preceded by a look at the caller's [`Leave`]: once that has
+//!   ended nothing more is sent, however long the call has been under way.
 //! * One call is in flight per BMC, and at most one session is open on it.
 //! * A refused account stops all calls until the credential has a new version.
 //! * No error, log line or `Debug` text contains a secret.
@@ -17,6 +19,7 @@
 
 mod bmc;
 mod error;
+mod leave;
 mod secret;
 
 use std::{collections::BTreeSet, fmt};
@@ -31,6 +34,7 @@ pub use bmc::{
     Bmc, CipherSuite, Endpoint, Expected, Mac, MacError, Pin, PinError, Privilege, RedfishAuth, Trust,
 };
 pub use error::{Advice, Fault, PowerError, shown};
+pub use leave::Leave;
 pub use secret::{Credential, CredentialError, Credentials};
 
 /// The drivers by the names that users write.
@@ -347,11 +351,17 @@ pub trait Power: Send + Sync + fmt::Debug {
     async fn read(&self, bmc: &Bmc) -> Result<Reading, PowerError>;
 
     /// `Ok` means accepted, not done: only [`Power::read`] confirms.
-    async fn request(&self, bmc: &Bmc, order: Order) -> Result<Accepted, PowerError>;
+    async fn request(&self, bmc: &Bmc, order: Order, leave: &Leave) -> Result<Accepted, PowerError>;
 
     /// Sets where the machine boots from and returns what it says afterwards. A machine that keeps something
     /// else is [`Fault::BootIgnored`]; one that keeps the target but not `once` says so in the answer.
-    async fn set_boot(&self, bmc: &Bmc, boot: BootOverride) -> Result<BootOverride, PowerError> {
+    async fn set_boot(
+        &self,
+        bmc: &Bmc,
+        boot: BootOverride,
+        leave: &Leave,
+    ) -> Result<BootOverride, PowerError> {
+        let _ = leave;
         Err(PowerError::new(bmc, Fault::unsupported(format!("boot from {:?}", boot.target), self.driver())))
     }
 
@@ -371,7 +381,8 @@ pub trait Power: Send + Sync + fmt::Debug {
 
     /// Restarts the BMC itself; the machine behind it goes on. For a BMC that is stuck, and only where a person has
     /// allowed it.
-    async fn restart_bmc(&self, bmc: &Bmc) -> Result<Accepted, PowerError> {
+    async fn restart_bmc(&self, bmc: &Bmc, leave: &Leave) -> Result<Accepted, PowerError> {
+        let _ = leave;
         Err(PowerError::new(bmc, Fault::unsupported("a restart of the BMC", self.driver())))
     }
 

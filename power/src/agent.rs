@@ -15,8 +15,8 @@ use async_trait::async_trait;
 use muster_model::{
     Clock, Duration, Timestamp,
     power::{
-        Abilities, Accepted, Bmc, BootProgress, Credentials, DriverKind, Fault, Health, Mac, Order, Power,
-        PowerAction, PowerError, PowerState, Reading, Secret,
+        Abilities, Accepted, Bmc, BootProgress, Credentials, DriverKind, Fault, Health, Leave, Mac, Order,
+        Power, PowerAction, PowerError, PowerState, Reading, Secret,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -344,7 +344,7 @@ impl Power for AgentHub {
         })
     }
 
-    async fn request(&self, bmc: &Bmc, order: Order) -> Result<Accepted, PowerError> {
+    async fn request(&self, bmc: &Bmc, order: Order, leave: &Leave) -> Result<Accepted, PowerError> {
         let fail = |fault| PowerError::new(bmc, fault);
         if order.action != PowerAction::GracefulOff {
             return Err(fail(Fault::unsupported(order.action.to_string(), DriverKind::Agent)));
@@ -356,6 +356,7 @@ impl Power for AgentHub {
             fail(Fault::NoCredential { why: "the host's record names no credential".into() })
         })?;
         let key = self.credentials.credential(name).await.map_err(|error| fail(error.into()))?;
+        leave.ask().map_err(fail)?;
         let now = self.clock.now();
         let mut state = self.state();
         if let Some(known) = state.hosts.get_mut(&bmc.host).filter(|known| known.boot_id == boot_id) {

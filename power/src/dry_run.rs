@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use muster_model::{
     Clock, Timestamp,
     power::{
-        Abilities, Accepted, Bmc, BootOverride, DriverKind, Identity, LogEntry, Order, Power, PowerAction,
-        PowerError, Reading, Sensors,
+        Abilities, Accepted, Bmc, BootOverride, DriverKind, Identity, Leave, LogEntry, Order, Power,
+        PowerAction, PowerError, Reading, Sensors,
     },
 };
 
@@ -65,12 +65,17 @@ impl Power for DryRun {
         self.reads.read(bmc).await
     }
 
-    async fn request(&self, bmc: &Bmc, order: Order) -> Result<Accepted, PowerError> {
+    async fn request(&self, bmc: &Bmc, order: Order, _leave: &Leave) -> Result<Accepted, PowerError> {
         self.record(bmc, format!("power {}", order.action));
         Ok(Accepted::Sent { how: "nothing (dry run)".into() })
     }
 
-    async fn set_boot(&self, bmc: &Bmc, boot: BootOverride) -> Result<BootOverride, PowerError> {
+    async fn set_boot(
+        &self,
+        bmc: &Bmc,
+        boot: BootOverride,
+        _leave: &Leave,
+    ) -> Result<BootOverride, PowerError> {
         self.record(bmc, format!("boot from {:?}", boot.target));
         Ok(boot)
     }
@@ -87,7 +92,7 @@ impl Power for DryRun {
         self.reads.log_tail(bmc, most).await
     }
 
-    async fn restart_bmc(&self, bmc: &Bmc) -> Result<Accepted, PowerError> {
+    async fn restart_bmc(&self, bmc: &Bmc, _leave: &Leave) -> Result<Accepted, PowerError> {
         self.record(bmc, "restart its BMC".to_owned());
         Ok(Accepted::Sent { how: "nothing (dry run)".into() })
     }

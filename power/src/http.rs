@@ -81,24 +81,28 @@ impl Wire {
         Ok(Self { origin: approved.origin(), client, verdict, limits })
     }
 
-    /// Sends one request. `path` starts with a slash and was checked by the caller.
+    /// Sends one request, within `room` where that is shorter than the limits. `path` starts with a slash and was
+    /// checked by the caller.
     pub(crate) async fn send(
         &self,
         method: Method,
         path: &str,
         headers: HeaderMap,
         body: Option<Vec<u8>>,
+        room: Option<Duration>,
     ) -> Result<Answer, Failed> {
+        let limit = room.map_or(self.limits.total, |room| room.min(self.limits.total));
         let mut request = self.client.request(method, format!("{}{path}", self.origin)).headers(headers);
+        request = request.timeout(limit.as_std());
         if let Some(body) = body {
             request = request.body(body);
         }
-        let answer = request.send().await.map_err(|error| self.failed(&error))?;
+        let answer = request.send().await.map_err(|error| self.failed(&error, limit))?;
         let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
         let mut body = Vec::new();
         let mut stream = answer.bytes_stream();
         while let Some(chunk) = stream.next().await {
-            body.extend_from_slice(&chunk.map_err(|error| self.failed(&error))?);
+            body.extend_from_slice(&chunk.map_err(|error| self.failed(&error, limit))?);
             if body.len() > MAX_BODY {
                 let why = format!("the answer is larger than {} KiB", MAX_BODY / 1024);
                 return Err(Failed { fault: Fault::malformed(path, why), sent: true });
@@ -107,14 +111,14 @@ impl Wire {
         Ok(Answer { status, headers, body })
     }
 
-    fn failed(&self, error: &reqwest::Error) -> Failed {
+    fn failed(&self, error: &reqwest::Error, limit: Duration) -> Failed {
         let sent = !error.is_connect();
         if let Some(fault) = tls::take(&self.verdict) {
             return Failed { fault, sent: false };
         }
         let fault = match (error.is_timeout(), sent) {
-            (true, true) => Fault::Silent { limit: self.limits.total },
-            (true, false) => Fault::Silent { limit: self.limits.connect },
+            (true, true) => Fault::Silent { limit },
+            (true, false) => Fault::Silent { limit: limit.min(self.limits.connect) },
             _ => Fault::Unreachable { why: shown(&cause(error)).to_string() },
         };
         Failed { fault, sent }

@@ -18,7 +18,7 @@ use muster_model::{
     Clock,
     power::{
         Abilities, Accepted, Bmc, BootOverride, BootProgress, Credentials, DriverKind, Endpoint, Fault,
-        Identity, LogEntry, Order, Power, PowerError, Reading, Sensors,
+        Identity, Leave, LogEntry, Order, Power, PowerError, Reading, Sensors,
     },
 };
 
@@ -115,12 +115,14 @@ impl Inner {
                     warnings: Vec::new(),
                 })
             }),
-            Job::Request(order) => chassis.control(order, &bmc.expect).await.map(Done::Accepted),
-            Job::SetBoot(boot) => chassis.set_boot(boot, &bmc.expect).await.map(Done::Boot),
+            Job::Request(order, leave) => {
+                chassis.control(order, &bmc.expect, &leave).await.map(Done::Accepted)
+            }
+            Job::SetBoot(boot, leave) => chassis.set_boot(boot, &bmc.expect, &leave).await.map(Done::Boot),
             Job::Sensors => chassis.sensors(self.clock.now()).await.map(Box::new).map(Done::Sensors),
             Job::Identify => chassis.identify().await.map(Box::new).map(Done::Identity),
             Job::LogTail(most) => chassis.log_tail(most).await.map(Done::Log),
-            Job::RestartBmc => chassis.restart_bmc(&bmc.expect).await.map(Done::Accepted),
+            Job::RestartBmc(leave) => chassis.restart_bmc(&bmc.expect, &leave).await.map(Done::Accepted),
         }
     }
 }
@@ -154,12 +156,17 @@ impl Power for Ipmi {
         Ok(self.run(bmc, Job::Read).await?.reading())
     }
 
-    async fn request(&self, bmc: &Bmc, order: Order) -> Result<Accepted, PowerError> {
-        Ok(self.run(bmc, Job::Request(order)).await?.accepted())
+    async fn request(&self, bmc: &Bmc, order: Order, leave: &Leave) -> Result<Accepted, PowerError> {
+        Ok(self.run(bmc, Job::Request(order, leave.clone())).await?.accepted())
     }
 
-    async fn set_boot(&self, bmc: &Bmc, boot: BootOverride) -> Result<BootOverride, PowerError> {
-        Ok(self.run(bmc, Job::SetBoot(boot)).await?.boot())
+    async fn set_boot(
+        &self,
+        bmc: &Bmc,
+        boot: BootOverride,
+        leave: &Leave,
+    ) -> Result<BootOverride, PowerError> {
+        Ok(self.run(bmc, Job::SetBoot(boot, leave.clone())).await?.boot())
     }
 
     async fn sensors(&self, bmc: &Bmc) -> Result<Sensors, PowerError> {
@@ -170,8 +177,8 @@ impl Power for Ipmi {
         Ok(self.run(bmc, Job::LogTail(most)).await?.log())
     }
 
-    async fn restart_bmc(&self, bmc: &Bmc) -> Result<Accepted, PowerError> {
-        Ok(self.run(bmc, Job::RestartBmc).await?.accepted())
+    async fn restart_bmc(&self, bmc: &Bmc, leave: &Leave) -> Result<Accepted, PowerError> {
+        Ok(self.run(bmc, Job::RestartBmc(leave.clone())).await?.accepted())
     }
 
     async fn identify(&self, bmc: &Bmc) -> Result<Identity, PowerError> {

@@ -1,20 +1,30 @@
 //! One question to a BMC and its answer, as the drivers that hold conversations pass them around.
 
 use muster_model::power::{
-    Abilities, Accepted, BootOverride, Identity, LogEntry, Order, PowerAction, Reading, Sensors,
+    Abilities, Accepted, BootOverride, Identity, Leave, LogEntry, Order, PowerAction, Reading, Sensors,
 };
 
 /// One question to a BMC.
 #[derive(Debug, Clone)]
 pub(crate) enum Job {
     Read,
-    Request(Order),
-    SetBoot(BootOverride),
+    Request(Order, Leave),
+    SetBoot(BootOverride, Leave),
     Sensors,
     Identify,
     /// At most so many entries.
     LogTail(usize),
-    RestartBmc,
+    RestartBmc(Leave),
+}
+
+impl Job {
+    /// What the caller may do; a question that changes nothing needs no leave.
+    pub(crate) const fn leave(&self) -> Option<&Leave> {
+        match self {
+            Self::Request(_, leave) | Self::SetBoot(_, leave) | Self::RestartBmc(leave) => Some(leave),
+            Self::Read | Self::Sensors | Self::Identify | Self::LogTail(_) => None,
+        }
+    }
 }
 
 /// Its answer: the variant belongs to the question.

@@ -22,8 +22,8 @@ use async_trait::async_trait;
 use muster_model::{
     Clock, Duration,
     power::{
-        Abilities, Accepted, Bmc, BootOverride, Credentials, DriverKind, Endpoint, Fault, Identity, LogEntry,
-        Order, Power, PowerError, Reading, Sensors, Trust, Warning,
+        Abilities, Accepted, Bmc, BootOverride, Credentials, DriverKind, Endpoint, Fault, Identity, Leave,
+        LogEntry, Order, Power, PowerError, Reading, Sensors, Trust, Warning,
     },
 };
 
@@ -145,6 +145,7 @@ impl Inner {
             name,
             credential: &credential,
             memory: &mut memory,
+            leave: job.leave().cloned(),
         };
         talk.begin().await?;
         let path = talk.choose_system(system.as_deref(), &bmc.expect).await?;
@@ -153,12 +154,12 @@ impl Inner {
                 reading.warnings = warnings(&approved, trust);
                 Done::Reading(reading)
             }),
-            Job::Request(order) => talk.reset(&path, &bmc.expect, order).await.map(Done::Accepted),
-            Job::SetBoot(boot) => talk.set_boot(&path, &bmc.expect, boot).await.map(Done::Boot),
+            Job::Request(order, _) => talk.reset(&path, &bmc.expect, order).await.map(Done::Accepted),
+            Job::SetBoot(boot, _) => talk.set_boot(&path, &bmc.expect, boot).await.map(Done::Boot),
             Job::Sensors => talk.sensors(&path).await.map(Box::new).map(Done::Sensors),
             Job::Identify => talk.identify(&path).await.map(Box::new).map(Done::Identity),
             Job::LogTail(most) => talk.log_tail(&path, &bmc.expect, most).await.map(Done::Log),
-            Job::RestartBmc => talk.restart_bmc(&path, &bmc.expect).await.map(Done::Accepted),
+            Job::RestartBmc(_) => talk.restart_bmc(&path, &bmc.expect).await.map(Done::Accepted),
         }
     }
 
@@ -208,12 +209,17 @@ impl Power for Redfish {
         Ok(self.run(bmc, Job::Read).await?.reading())
     }
 
-    async fn request(&self, bmc: &Bmc, order: Order) -> Result<Accepted, PowerError> {
-        Ok(self.run(bmc, Job::Request(order)).await?.accepted())
+    async fn request(&self, bmc: &Bmc, order: Order, leave: &Leave) -> Result<Accepted, PowerError> {
+        Ok(self.run(bmc, Job::Request(order, leave.clone())).await?.accepted())
     }
 
-    async fn set_boot(&self, bmc: &Bmc, boot: BootOverride) -> Result<BootOverride, PowerError> {
-        Ok(self.run(bmc, Job::SetBoot(boot)).await?.boot())
+    async fn set_boot(
+        &self,
+        bmc: &Bmc,
+        boot: BootOverride,
+        leave: &Leave,
+    ) -> Result<BootOverride, PowerError> {
+        Ok(self.run(bmc, Job::SetBoot(boot, leave.clone())).await?.boot())
     }
 
     async fn sensors(&self, bmc: &Bmc) -> Result<Sensors, PowerError> {
@@ -228,8 +234,8 @@ impl Power for Redfish {
         Ok(self.run(bmc, Job::LogTail(most)).await?.log())
     }
 
-    async fn restart_bmc(&self, bmc: &Bmc) -> Result<Accepted, PowerError> {
-        Ok(self.run(bmc, Job::RestartBmc).await?.accepted())
+    async fn restart_bmc(&self, bmc: &Bmc, leave: &Leave) -> Result<Accepted, PowerError> {
+        Ok(self.run(bmc, Job::RestartBmc(leave.clone())).await?.accepted())
     }
 
     async fn close(&self) {

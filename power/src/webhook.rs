@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use muster_model::{
     Clock, Duration, Timestamp,
     power::{
-        Abilities, Accepted, Bmc, BootProgress, Credentials, DriverKind, Endpoint, Fault, Health, Order,
-        Power, PowerAction, PowerError, PowerState, Reading, Secret, Trust, Warning, shown,
+        Abilities, Accepted, Bmc, BootProgress, Credentials, DriverKind, Endpoint, Fault, Health, Leave,
+        Order, Power, PowerAction, PowerError, PowerState, Reading, Secret, Trust, Warning, shown,
     },
 };
 use reqwest::{
@@ -89,7 +89,12 @@ impl Webhook {
         Self { rules, credentials, clock, limits }
     }
 
-    async fn call(&self, bmc: &Bmc, action: &str) -> Result<(Answer, Vec<Warning>), Fault> {
+    async fn call(
+        &self,
+        bmc: &Bmc,
+        action: &str,
+        leave: Option<&Leave>,
+    ) -> Result<(Answer, Vec<Warning>), Fault> {
         let Endpoint::Webhook { url, trust } = &bmc.endpoint else {
             return Err(Fault::Invalid { why: "its endpoint is not a webhook".into() });
         };
@@ -116,7 +121,8 @@ impl Webhook {
         let body = serde_json::to_vec(&call).expect("a struct of texts is JSON");
         let path = if approved.path.is_empty() { "/" } else { &approved.path };
         let wire = Wire::new(&approved, trust, self.limits)?;
-        let answer = wire.send(Method::POST, path, headers, Some(body)).await.map_err(|failed| {
+        let room = leave.map(Leave::ask).transpose()?;
+        let answer = wire.send(Method::POST, path, headers, Some(body), room).await.map_err(|failed| {
             if failed.sent && action != "read" {
                 Fault::OutcomeUnknown { action: action.to_owned(), why: failed.fault.to_string() }
             } else {
@@ -154,7 +160,8 @@ impl Power for Webhook {
     }
 
     async fn read(&self, bmc: &Bmc) -> Result<Reading, PowerError> {
-        let (answer, warnings) = self.call(bmc, "read").await.map_err(|fault| PowerError::new(bmc, fault))?;
+        let (answer, warnings) =
+            self.call(bmc, "read", None).await.map_err(|fault| PowerError::new(bmc, fault))?;
         let body = answer.json("its power state").map_err(|fault| PowerError::new(bmc, fault))?;
         let state = match body.get("power").and_then(serde_json::Value::as_str) {
             Some("on") => PowerState::On,
@@ -172,7 +179,7 @@ impl Power for Webhook {
         })
     }
 
-    async fn request(&self, bmc: &Bmc, order: Order) -> Result<Accepted, PowerError> {
+    async fn request(&self, bmc: &Bmc, order: Order, leave: &Leave) -> Result<Accepted, PowerError> {
         if !self.abilities().can(order.action) {
             let fault = Fault::unsupported(order.action.to_string(), DriverKind::Webhook);
             return Err(PowerError::new(bmc, fault));
@@ -182,7 +189,7 @@ impl Power for Webhook {
             return Ok(Accepted::AlreadyThere);
         }
         let action = order.action.to_string();
-        self.call(bmc, &action).await.map_err(|fault| PowerError::new(bmc, fault))?;
+        self.call(bmc, &action, Some(leave)).await.map_err(|fault| PowerError::new(bmc, fault))?;
         Ok(Accepted::Sent { how: format!("webhook {action}") })
     }
 }

@@ -13,8 +13,8 @@ use async_trait::async_trait;
 use muster_model::{
     Clock, Duration,
     power::{
-        Abilities, Accepted, Bmc, BootProgress, DriverKind, Endpoint, Fault, Health, Mac, Order, Power,
-        PowerAction, PowerError, PowerState, Reading,
+        Abilities, Accepted, Bmc, BootProgress, DriverKind, Endpoint, Fault, Health, Leave, Mac, Order,
+        Power, PowerAction, PowerError, PowerState, Reading,
     },
 };
 use tokio::net::UdpSocket;
@@ -37,7 +37,7 @@ impl WakeOnLan {
         Self { rules, clock }
     }
 
-    async fn wake(&self, bmc: &Bmc) -> Result<(), Fault> {
+    async fn wake(&self, bmc: &Bmc, leave: &Leave) -> Result<(), Fault> {
         let Endpoint::Wol { mac, broadcast, port, secure_on, interface } = &bmc.endpoint else {
             return Err(Fault::Invalid { why: "its endpoint is not a Wake-on-LAN one".into() });
         };
@@ -59,6 +59,7 @@ impl WakeOnLan {
             if round > 0 {
                 self.clock.sleep(PAUSE).await;
             }
+            leave.ask()?;
             socket.send_to(&packet, target).await.map_err(failed)?;
         }
         Ok(())
@@ -107,12 +108,12 @@ impl Power for WakeOnLan {
         })
     }
 
-    async fn request(&self, bmc: &Bmc, order: Order) -> Result<Accepted, PowerError> {
+    async fn request(&self, bmc: &Bmc, order: Order, leave: &Leave) -> Result<Accepted, PowerError> {
         if order.action != PowerAction::On {
             let fault = Fault::unsupported(order.action.to_string(), DriverKind::Wol);
             return Err(PowerError::new(bmc, fault));
         }
-        self.wake(bmc).await.map_err(|fault| PowerError::new(bmc, fault))?;
+        self.wake(bmc, leave).await.map_err(|fault| PowerError::new(bmc, fault))?;
         Ok(Accepted::Sent { how: format!("{PACKETS} magic packets") })
     }
 }

@@ -208,6 +208,7 @@ pub(super) fn class(error: &PowerError) -> TroubleClass {
         Fault::Untrusted { .. } => TroubleClass::Blocked(BlockCause::CertificateMismatch),
         Fault::WrongHost { .. } => TroubleClass::Blocked(BlockCause::IdentityChanged),
         Fault::NotAsked { .. }
+        | Fault::Withheld { .. }
         | Fault::Silent { .. }
         | Fault::Unreachable { .. }
         | Fault::AddressRefused { .. }
@@ -247,6 +248,7 @@ const fn reason(fault: &Fault) -> &'static str {
         Fault::AmbiguousSystem { .. } | Fault::Invalid { .. } => "NotUsable",
         Fault::Refused { .. }
         | Fault::NotAsked { .. }
+        | Fault::Withheld { .. }
         | Fault::Silent { .. }
         | Fault::Unreachable { .. }
         | Fault::Malformed { .. }

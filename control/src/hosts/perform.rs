@@ -12,8 +12,10 @@ use muster_model::{
     observe::{
         About, ActError, Acted, ClusterPort, NodeAction, Note, OFF_TAINT, OUT_OF_SERVICE_TAINT, STARTUP_TAINT,
     },
-    power::{Bmc, BootOverride, Fault, Order, Power as PowerPort, PowerError},
+    power::{Bmc, BootOverride, Fault, Leave, Order, Power as PowerPort, PowerError},
 };
+
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
     around::Home,
@@ -129,6 +131,10 @@ async fn call_power(scene: &Scene<'_>, memo: &mut Memo, effect: &Effect, call: P
             );
             return false;
         }
+        Err(Stopped::Power(error)) if matches!(error.fault, Fault::Withheld { .. }) => {
+            tracing::warn!(host = %scene.name, call = call.as_str(), %error, "a power call was not sent; it stays announced");
+            return true;
+        }
         Err(Stopped::Power(error)) => {
             tracing::warn!(host = %scene.name, call = call.as_str(), code = error.code(), %error, "a power call failed");
             note_trouble(scene, memo, &error, place(scene, call));
@@ -241,18 +247,42 @@ fn to_send<'s>(scene: &'s Scene<'_>, call: PowerCall, way: &'s Way) -> Result<To
 
 async fn send(scene: &Scene<'_>, ToSend { driver, bmc, what }: &ToSend<'_>) -> Result<Outcome, PowerError> {
     let (clock, limit) = (&scene.shared.clock, scene.limits.call);
+    let (leave, _waiting) = leave(scene);
     match what {
         What::Boot(boot) => {
-            limited(clock, limit, bmc, driver.set_boot(bmc, boot.clone())).await?;
+            limited(clock, limit, bmc, driver.set_boot(bmc, boot.clone(), &leave)).await?;
         }
         What::Order(order) => {
-            let _ = limited(clock, limit, bmc, driver.request(bmc, *order)).await?;
+            let _ = limited(clock, limit, bmc, driver.request(bmc, *order, &leave)).await?;
         }
         What::RestartBmc => {
-            let _ = limited(clock, limit, bmc, driver.restart_bmc(bmc)).await?;
+            let _ = limited(clock, limit, bmc, driver.restart_bmc(bmc, &leave)).await?;
         }
     }
     Ok(Outcome::Accepted)
+}
+
+/// The leave that goes with one call, and what takes it back when nobody waits for the call any more.
+fn leave(scene: &Scene<'_>) -> (Leave, DropGuard) {
+    let over = CancellationToken::new();
+    let (lead, fence, gone) = (Arc::clone(&scene.shared.lead), scene.lead.fence.clone(), over.clone());
+    let (request, margin) = (scene.limits.call, scene.limits.lease_margin);
+    let leave = Leave::new(move || {
+        if gone.is_cancelled() {
+            return Err("the call took too long, and nobody waits for it any more".to_owned());
+        }
+        match lead.now() {
+            Some(tenure) if tenure.fence != fence => {
+                Err("this process leads anew since it was asked for".to_owned())
+            }
+            Some(tenure) if tenure.left < request.saturating_add(margin) => {
+                Err(format!("{} are left of the leader's lease, too little for a request", tenure.left))
+            }
+            Some(_) => Ok(request),
+            None => Err("this process no longer leads".to_owned()),
+        }
+    });
+    (leave, over.drop_guard())
 }
 
 /// Whether a call that starts a machine may leave now, by the rate of starts.

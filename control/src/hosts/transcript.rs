@@ -13,8 +13,8 @@ use async_trait::async_trait;
 use muster_model::{
     Clock, Duration, Timestamp,
     power::{
-        Abilities, Accepted, Bmc, BootOverride, DriverKind, Identity, LogEntry, Order, Power, PowerError,
-        Reading, Sensors,
+        Abilities, Accepted, Bmc, BootOverride, DriverKind, Identity, Leave, LogEntry, Order, Power,
+        PowerError, Reading, Sensors,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -215,17 +215,22 @@ impl Power for Recorded {
         result
     }
 
-    async fn request(&self, bmc: &Bmc, order: Order) -> Result<Accepted, PowerError> {
+    async fn request(&self, bmc: &Bmc, order: Order, leave: &Leave) -> Result<Accepted, PowerError> {
         let began = self.now();
-        let result = self.driver.request(bmc, order).await;
+        let result = self.driver.request(bmc, order, leave).await;
         self.note(bmc, format!("power {}", order.action), began, &result, accepted);
         result
     }
 
-    async fn set_boot(&self, bmc: &Bmc, boot: BootOverride) -> Result<BootOverride, PowerError> {
+    async fn set_boot(
+        &self,
+        bmc: &Bmc,
+        boot: BootOverride,
+        leave: &Leave,
+    ) -> Result<BootOverride, PowerError> {
         let began = self.now();
         let wanted = format!("set boot {}", words(&boot));
-        let result = self.driver.set_boot(bmc, boot).await;
+        let result = self.driver.set_boot(bmc, boot, leave).await;
         self.note(bmc, wanted, began, &result, words);
         result
     }
@@ -254,9 +259,9 @@ impl Power for Recorded {
         result
     }
 
-    async fn restart_bmc(&self, bmc: &Bmc) -> Result<Accepted, PowerError> {
+    async fn restart_bmc(&self, bmc: &Bmc, leave: &Leave) -> Result<Accepted, PowerError> {
         let began = self.now();
-        let result = self.driver.restart_bmc(bmc).await;
+        let result = self.driver.restart_bmc(bmc, leave).await;
         self.note(bmc, "restart the BMC".to_owned(), began, &result, accepted);
         result
     }

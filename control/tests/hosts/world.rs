@@ -23,7 +23,8 @@ use muster_model::{
     observe::{ActError, Acted, CORDON_MARK, ClusterPort, ClusterView, NodeAction, NotSynced, STARTUP_TAINT},
     power::{
         Abilities, Accepted, Bmc, BootOverride, BootProgress, DriverKind, Endpoint, Fault, Health, Identity,
-        LogEntry, Mac, Order, Pin, Power, PowerAction, PowerError, PowerState, Reading, Trust, Warning,
+        Leave, LogEntry, Mac, Order, Pin, Power, PowerAction, PowerError, PowerState, Reading, Trust,
+        Warning,
     },
     rack::Rack,
     store::{Committed, Fence, List, Revision, Store, Txn},
@@ -352,8 +353,9 @@ impl Power for TestDriver {
         })
     }
 
-    async fn request(&self, bmc: &Bmc, order: Order) -> Result<Accepted, PowerError> {
+    async fn request(&self, bmc: &Bmc, order: Order, leave: &Leave) -> Result<Accepted, PowerError> {
         self.travel(bmc).await?;
+        leave.ask().map_err(|fault| PowerError::new(bmc, fault))?;
         let (now, name) = (self.outside.clock.now(), self.name());
         let mut state = self.outside.state();
         state.calls.push((now, bmc.host.clone(), self.kind, order));
@@ -380,8 +382,14 @@ impl Power for TestDriver {
         Ok(Accepted::Sent { how: order.action.to_string() })
     }
 
-    async fn set_boot(&self, bmc: &Bmc, boot: BootOverride) -> Result<BootOverride, PowerError> {
+    async fn set_boot(
+        &self,
+        bmc: &Bmc,
+        boot: BootOverride,
+        leave: &Leave,
+    ) -> Result<BootOverride, PowerError> {
         self.travel(bmc).await?;
+        leave.ask().map_err(|fault| PowerError::new(bmc, fault))?;
         Ok(boot)
     }
 
@@ -394,8 +402,9 @@ impl Power for TestDriver {
         }
     }
 
-    async fn restart_bmc(&self, bmc: &Bmc) -> Result<Accepted, PowerError> {
+    async fn restart_bmc(&self, bmc: &Bmc, leave: &Leave) -> Result<Accepted, PowerError> {
         self.travel(bmc).await?;
+        leave.ask().map_err(|fault| PowerError::new(bmc, fault))?;
         let mut state = self.outside.state();
         state.restarts += 1;
         state.machines.get_mut(&bmc.host).unwrap().stuck = false;

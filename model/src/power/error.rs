@@ -44,6 +44,8 @@ pub enum Fault {
     NoCredential { why: String },
     #[error("was not asked: {why}")]
     NotAsked { why: String },
+    #[error("was sent nothing that changes it: {why}")]
+    Withheld { why: String },
     #[error("did not answer within {limit}; is it reachable from here?")]
     Silent { limit: Duration },
     #[error("cannot be reached: {why}")]
@@ -94,6 +96,7 @@ impl Fault {
             Self::PasswordChangeRequired { .. } => "POWER_PASSWORD_CHANGE_REQUIRED",
             Self::NoCredential { .. } => "POWER_NO_CREDENTIAL",
             Self::NotAsked { .. } => "POWER_NOT_ASKED",
+            Self::Withheld { .. } => "POWER_WITHHELD",
             Self::Silent { .. } => "POWER_SILENT",
             Self::Unreachable { .. } => "POWER_UNREACHABLE",
             Self::Untrusted { .. } => "POWER_UNTRUSTED_CERTIFICATE",
@@ -123,6 +126,7 @@ impl Fault {
             | Self::AmbiguousSystem { .. }
             | Self::Invalid { .. } => Advice::Person,
             Self::NotAsked { .. }
+            | Self::Withheld { .. }
             | Self::Silent { .. }
             | Self::Unreachable { .. }
             | Self::Malformed { .. }

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use muster_model::power::{
-    Abilities, Accepted, Bmc, DriverKind, Fault, Identity, LogEntry, Order, Power, PowerError, Reading,
-    Sensors,
+    Abilities, Accepted, Bmc, DriverKind, Fault, Identity, Leave, LogEntry, Order, Power, PowerError,
+    Reading, Sensors,
 };
 use muster_power::{ipmi::Ipmi, redfish::Redfish};
 
@@ -38,7 +38,7 @@ impl Power for Reads {
         self.of(bmc)?.read(bmc).await
     }
 
-    async fn request(&self, bmc: &Bmc, order: Order) -> Result<Accepted, PowerError> {
+    async fn request(&self, bmc: &Bmc, order: Order, _leave: &Leave) -> Result<Accepted, PowerError> {
         Err(PowerError::new(bmc, Fault::unsupported(order.action.to_string(), DriverKind::DryRun)))
     }
 

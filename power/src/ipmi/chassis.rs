@@ -3,8 +3,8 @@
 use muster_model::{
     Known, Timestamp,
     power::{
-        Accepted, BootMode, BootOverride, BootTarget, Expected, Fault, Health, Identity, Order, PowerAction,
-        PowerState, Sensors,
+        Accepted, BootMode, BootOverride, BootTarget, Expected, Fault, Health, Identity, Leave, Order,
+        PowerAction, PowerState, Sensors,
     },
 };
 
@@ -38,10 +38,15 @@ pub(super) struct Chassis<'a> {
 
 impl Chassis<'_> {
     pub(super) async fn ask(&mut self, asked: &str, question: &Command) -> Result<Vec<u8>, Fault> {
-        self.session.command(question, Repeat::Yes).await.map_err(|trouble| match trouble {
+        let answer = self.session.command(question, Repeat::Yes).await;
+        answer.map_err(|trouble| self.told(asked, trouble))
+    }
+
+    fn told(&self, asked: &str, trouble: Trouble) -> Fault {
+        match trouble {
             Trouble::Fault(fault) => fault,
             Trouble::Code(code) => completion(asked, code, self.credential),
-        })
+        }
     }
 
     pub(super) async fn power(&mut self) -> Result<(PowerState, Health), Fault> {
@@ -55,7 +60,12 @@ impl Chassis<'_> {
     }
 
     /// Reads, checks the machine, and sends the control if it is not there yet.
-    pub(super) async fn control(&mut self, order: Order, expect: &Expected) -> Result<Accepted, Fault> {
+    pub(super) async fn control(
+        &mut self,
+        order: Order,
+        expect: &Expected,
+        leave: &Leave,
+    ) -> Result<Accepted, Fault> {
         if order.action.interrupts() {
             self.prove(expect).await?;
         }
@@ -72,9 +82,10 @@ impl Chassis<'_> {
         };
         let repeat = if order.action.is_repeatable() { Repeat::Yes } else { Repeat::Never };
         let question = command(CHASSIS, 0x02, &[control]);
-        match self.session.command(&question, repeat).await {
+        match self.session.change(&question, repeat, leave).await {
             Ok(_) => Ok(Accepted::Sent { how: how.to_owned() }),
             Err(Trouble::Code(code)) => Err(completion(how, code, self.credential)),
+            Err(Trouble::Fault(fault @ Fault::Withheld { .. })) => Err(fault),
             Err(Trouble::Fault(fault)) => {
                 Err(Fault::OutcomeUnknown { action: how.to_owned(), why: fault.to_string() })
             }
@@ -82,9 +93,10 @@ impl Chassis<'_> {
     }
 
     /// Cold reset of the controller. It need not live to answer.
-    pub(super) async fn restart_bmc(&mut self, expect: &Expected) -> Result<Accepted, Fault> {
+    pub(super) async fn restart_bmc(&mut self, expect: &Expected, leave: &Leave) -> Result<Accepted, Fault> {
         self.prove(expect).await?;
-        match self.session.command(&command(APPLICATION, 0x02, &[]), Repeat::Never).await {
+        match self.session.change(&command(APPLICATION, 0x02, &[]), Repeat::Never, leave).await {
+            Err(Trouble::Fault(fault @ Fault::Withheld { .. })) => Err(fault),
             Err(Trouble::Code(code)) => Err(completion("cold reset", code, self.credential)),
             Ok(_) | Err(Trouble::Fault(_)) => Ok(Accepted::Sent { how: "cold reset".to_owned() }),
         }
@@ -95,6 +107,7 @@ impl Chassis<'_> {
         &mut self,
         boot: BootOverride,
         expect: &Expected,
+        leave: &Leave,
     ) -> Result<BootOverride, Fault> {
         self.prove(expect).await?;
         let device = match boot.target {
@@ -117,15 +130,15 @@ impl Chassis<'_> {
         // Without this the flags expire after 60 s, which is less than some machines need to power on. BMCs
         // that do not know the parameter refuse it, and nothing is lost.
         let keep = command(CHASSIS, 0x08, &[0x03, 0x08]);
-        if let Err(Trouble::Fault(fault)) = self.session.command(&keep, Repeat::Yes).await {
+        if let Err(Trouble::Fault(fault)) = self.session.change(&keep, Repeat::Yes, leave).await {
             return Err(fault);
         }
         let before = self.boot_flags().await?;
         if before.device == device && !before.valid {
             // A leftover that looks like what is wanted would pass for success: put something else there first.
-            self.write_boot(0x80, u8::from(device == 0)).await?;
+            self.write_boot(0x80, u8::from(device == 0), leave).await?;
         }
-        self.write_boot(flags, device).await?;
+        self.write_boot(flags, device, leave).await?;
         let kept = self.boot_flags().await?;
         if kept.device != device || (boot.mode == Some(BootMode::Uefi) && !kept.uefi) {
             let found = format!("device {:#x}", kept.device);
@@ -135,9 +148,10 @@ impl Chassis<'_> {
         Ok(BootOverride { target: boot.target, mode, once: !kept.persistent, url: None })
     }
 
-    async fn write_boot(&mut self, flags: u8, device: u8) -> Result<(), Fault> {
+    async fn write_boot(&mut self, flags: u8, device: u8, leave: &Leave) -> Result<(), Fault> {
         let set = command(CHASSIS, 0x08, &[0x05, flags, device << 2, 0, 0, 0]);
-        self.ask("the boot device", &set).await.map(drop)
+        let answer = self.session.change(&set, Repeat::Yes, leave).await;
+        answer.map(drop).map_err(|trouble| self.told("the boot device", trouble))
     }
 
     async fn boot_flags(&mut self) -> Result<BootFlags, Fault> {

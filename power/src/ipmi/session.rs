@@ -2,7 +2,7 @@
 
 use muster_model::{
     Clock, Duration,
-    power::{CipherSuite, Credential, Fault, Privilege},
+    power::{CipherSuite, Credential, Fault, Leave, Privilege},
 };
 use tokio::net::UdpSocket;
 use zeroize::Zeroizing;
@@ -154,12 +154,37 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Sends a command and returns its data.
+    /// Sends a command that changes nothing and returns its data.
     pub(super) async fn command(&mut self, command: &Command, repeat: Repeat) -> Result<Vec<u8>, Trouble> {
+        self.perform(command, repeat, None).await
+    }
+
+    /// Sends a command that changes the machine, each packet of it with the caller's leave.
+    pub(super) async fn change(
+        &mut self,
+        command: &Command,
+        repeat: Repeat,
+        leave: &Leave,
+    ) -> Result<Vec<u8>, Trouble> {
+        self.perform(command, repeat, Some(leave)).await
+    }
+
+    async fn perform(
+        &mut self,
+        command: &Command,
+        repeat: Repeat,
+        leave: Option<&Leave>,
+    ) -> Result<Vec<u8>, Trouble> {
         self.request = (self.request + 1) & 0x3f;
         let message = wire::message(command, self.request);
         let tries = if repeat == Repeat::Yes { TRIES } else { 1 };
-        for _ in 0..tries {
+        for sent in 0..tries {
+            match leave.map(Leave::ask).transpose() {
+                Ok(_) => {}
+                Err(fault) if sent == 0 => return Err(Trouble::Fault(fault)),
+                // What was sent before may have arrived: nobody knows.
+                Err(_) => break,
+            }
             self.sequence += 1;
             let packet =
                 wire::protected(&self.keys, self.remote, self.sequence, &message, rand::random::<[u8; 16]>());

@@ -3,7 +3,7 @@
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use muster_model::{
     Duration,
-    power::{Credential, Fault, RedfishAuth, Secret, Trust, shown},
+    power::{Credential, Fault, Leave, RedfishAuth, Secret, Trust, shown},
 };
 use reqwest::{
     Method,
@@ -24,6 +24,13 @@ const BASIC_FOR: Duration = Duration::from_mins(5);
 /// Longest path that is followed. Real ones have under 200 characters.
 const MAX_PATH: usize = 512;
 
+/// What a request changes. Sessions come and go without touching the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Nothing,
+    Machine,
+}
+
 /// One operation's exchange with a BMC, while it holds the BMC's slot.
 pub(super) struct Conversation<'a> {
     pub wire: Wire,
@@ -34,6 +41,8 @@ pub(super) struct Conversation<'a> {
     pub name: &'a str,
     pub credential: &'a Credential,
     pub memory: &'a mut Memory,
+    /// Whether the machine may be changed still. `None` where nothing is to be changed.
+    pub leave: Option<Leave>,
 }
 
 impl Conversation<'_> {
@@ -85,7 +94,8 @@ impl Conversation<'_> {
         }
     }
 
-    /// Sends an authenticated request; logs in first where needed, and once more when a session has ended.
+    /// Sends an authenticated request; logs in first where needed, and once more when a session has ended. Whatever is
+    /// not a GET changes the machine and needs the caller's leave, every time that it is sent.
     pub(super) async fn call(
         &mut self,
         method: Method,
@@ -99,7 +109,8 @@ impl Conversation<'_> {
             if let Some(tag) = if_match.and_then(|tag| HeaderValue::from_str(tag).ok()) {
                 headers.insert("if-match", tag);
             }
-            let answer = self.exchange(method.clone(), path, headers, body).await?;
+            let change = if method == Method::GET { Change::Nothing } else { Change::Machine };
+            let answer = self.exchange(method.clone(), path, headers, body, change).await?;
             match answer.status {
                 401 if by_session && again => {
                     // The BMC has dropped the session by itself; there is nothing left to end.
@@ -123,14 +134,27 @@ impl Conversation<'_> {
         path: &str,
         mut headers: HeaderMap,
         body: Option<&Value>,
+        change: Change,
     ) -> Result<Answer, Failed> {
         let bytes = body.map(|body| body.to_string().into_bytes());
-        let answer = self.wire.send(method.clone(), path, headers.clone(), bytes.clone()).await?;
+        let room = self.room(change)?;
+        let answer = self.wire.send(method.clone(), path, headers.clone(), bytes.clone(), room).await?;
         if answer.status != 406 {
             return Ok(answer);
         }
         headers.remove("accept-encoding"); // some firmware knows no "identity"
-        self.wire.send(method, path, headers, bytes).await
+        let room = self.room(change)?;
+        self.wire.send(method, path, headers, bytes, room).await
+    }
+
+    /// How long the next request may take, beside the limits of the wire.
+    fn room(&self, change: Change) -> Result<Option<Duration>, Failed> {
+        let leave = match change {
+            Change::Nothing => return Ok(None),
+            Change::Machine => self.leave.as_ref(),
+        };
+        let leave = leave.expect("only a job that was given leave changes anything");
+        leave.ask().map(Some).map_err(|fault| Failed { fault, sent: false })
     }
 
     async fn send(
@@ -140,7 +164,7 @@ impl Conversation<'_> {
         headers: HeaderMap,
         body: Option<&Value>,
     ) -> Result<Answer, Fault> {
-        self.exchange(method, path, headers, body).await.map_err(|failed| failed.fault)
+        self.exchange(method, path, headers, body, Change::Nothing).await.map_err(|failed| failed.fault)
     }
 
     /// Makes sure that there is a session where one can be had. Tells whether there is.
@@ -270,7 +294,7 @@ pub(super) async fn log_out(setup: &Setup, session: Session) {
     let Ok(wire) = Wire::new(&session.approved, &session.trust, setup.limits) else { return };
     let mut headers = common_headers();
     headers.insert("x-auth-token", sensitive(session.token.expose()));
-    match wire.send(Method::DELETE, location, headers, None).await {
+    match wire.send(Method::DELETE, location, headers, None, None).await {
         Ok(_) => setup.ledger.forget(&session.approved.socket.to_string()).await,
         Err(failed) => {
             tracing::warn!(bmc = %session.approved.socket, code = failed.fault.code(), "a session was left open");

@@ -14,8 +14,8 @@ use async_trait::async_trait;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use muster_emulate::redfish::{Faults, Fleet, Layout};
 use muster_model::power::{
-    Bmc, CipherSuite, Credentials, Endpoint, Expected, Order, Power, PowerAction, PowerState, Privilege,
-    Trust,
+    Bmc, CipherSuite, Credentials, Endpoint, Expected, Leave, Order, Power, PowerAction, PowerState,
+    Privilege, Trust,
 };
 use muster_power::{
     address::{AddressRules, Path, Resolver},
@@ -129,7 +129,10 @@ async fn inside_a_namespace_without_routes() {
         let mac = "02:00:00:00:00:01".parse().unwrap();
         let endpoint =
             Endpoint::Wol { mac, broadcast: broadcast.into(), port: 9, secure_on: None, interface: None };
-        let error = wol.request(&record(endpoint), Order::first(PowerAction::On)).await.expect_err(broadcast);
+        let error = wol
+            .request(&record(endpoint), Order::first(PowerAction::On), &Leave::unlimited())
+            .await
+            .expect_err(broadcast);
         assert_eq!(error.code(), "POWER_ADDRESS_REFUSED", "{broadcast}: {error}");
     }
     // The name is asked for once per call, and the answer that was judged is the one that is used.
@@ -338,7 +341,7 @@ async fn ops_r19_the_canary_password_is_in_no_log_error_or_debug_text() {
         bmc.set_faults(faults);
         let driver = redfish(&vault);
         texts.push(format!("{:?}", driver.read(&host).await));
-        if let Err(error) = driver.request(&host, Order::first(PowerAction::On)).await {
+        if let Err(error) = driver.request(&host, Order::first(PowerAction::On), &Leave::unlimited()).await {
             texts.push(format!("{error} {error:?} {error:#?}"));
         }
         texts.push(format!("{driver:?} {host:?} {vault:?}"));

@@ -9,7 +9,7 @@ use muster_emulate::{
 use muster_model::{
     Duration, Known,
     power::{
-        Accepted, Bmc, BootOverride, BootTarget, CipherSuite, Credentials, Endpoint, Expected, Order,
+        Accepted, Bmc, BootOverride, BootTarget, CipherSuite, Credentials, Endpoint, Expected, Leave, Order,
         Power as _, PowerAction, PowerState, Privilege,
     },
 };
@@ -62,7 +62,7 @@ async fn conformance_with_ipmi_sim() {
     // A BMC that accepts a boot device and does not keep it is found out.
     std::fs::write(peer.dir.path().join("ignore-boot"), "").unwrap();
     let disk = BootOverride { target: BootTarget::Disk, mode: None, once: true, url: None };
-    let error = driver.set_boot(&host, disk).await.unwrap_err();
+    let error = driver.set_boot(&host, disk, &Leave::unlimited()).await.unwrap_err();
     assert_eq!(error.code(), "POWER_BOOT_OVERRIDE_IGNORED", "{error}");
 }
 
@@ -103,7 +103,7 @@ async fn pyghmi(suite: CipherSuite, other: CipherSuite) {
         conformance::Peer { keeps_once: false, cycled: None, listening: None },
     )
     .await;
-    let sent = driver.restart_bmc(&right).await.unwrap();
+    let sent = driver.restart_bmc(&right, &Leave::unlimited()).await.unwrap();
     assert_eq!(sent, Accepted::Sent { how: "cold reset".into() });
     answers(&driver, &right, &peer).await;
     assert!(driver.read(&host(peer.port, other)).await.is_err());
@@ -151,7 +151,7 @@ async fn packets_that_are_lost_doubled_or_forged_do_no_harm() {
     let vault = Vault::with("lab", "admin", "secret");
     let (driver, host) = (driver(&vault), host(bmc.address.port(), CipherSuite::Sha256));
     bmc.set_faults(Faults { lose_every: 3, duplicate: true, forge: true, ..Faults::default() });
-    let _ = driver.request(&host, Order::first(PowerAction::On)).await.unwrap();
+    let _ = driver.request(&host, Order::first(PowerAction::On), &Leave::unlimited()).await.unwrap();
     crate::support::read_until(&driver, &host, &PowerState::On).await;
     assert_eq!(bmc.counters().controls, [1], "one power up, whatever was lost on the way");
 }
@@ -163,7 +163,7 @@ async fn what_a_bmc_says_about_itself_is_kept_apart_from_what_it_leaves_out() {
     let (driver, host) = (driver(&vault), host(bmc.address.port(), CipherSuite::Sha256));
     let sensors = driver.sensors(&host).await.unwrap();
     assert!(matches!(sensors.milliwatts, Known::Unknown { .. }), "off is not zero watts: {sensors:?}");
-    let _ = driver.request(&host, Order::first(PowerAction::On)).await.unwrap();
+    let _ = driver.request(&host, Order::first(PowerAction::On), &Leave::unlimited()).await.unwrap();
     crate::support::read_until(&driver, &host, &PowerState::On).await;
     assert_eq!(driver.sensors(&host).await.unwrap().milliwatts.value(), Some(&187_000));
     let identity = driver.identify(&host).await.unwrap();
@@ -176,7 +176,7 @@ async fn refusals_have_their_own_codes() {
     let bmc = emulated().await;
     let vault = Vault::with("lab", "watcher", "secret");
     let (driver, host) = (driver(&vault), host(bmc.address.port(), CipherSuite::Sha256));
-    let denied = driver.request(&host, Order::first(PowerAction::On)).await.unwrap_err();
+    let denied = driver.request(&host, Order::first(PowerAction::On), &Leave::unlimited()).await.unwrap_err();
     assert_eq!(denied.code(), "POWER_DENIED", "{denied}");
     let opened = bmc.counters().opened;
     assert_eq!(driver.read(&host).await.unwrap_err().code(), "POWER_DENIED");
@@ -208,7 +208,7 @@ async fn a_bmc_is_restarted_by_a_cold_reset_and_its_machine_goes_on() {
         bmc.machine.switch_on();
         let vault = Vault::with("lab", "admin", "secret");
         let (driver, mut host) = (driver(&vault), host(bmc.address.port(), suite));
-        let sent = driver.restart_bmc(&host).await.unwrap();
+        let sent = driver.restart_bmc(&host, &Leave::unlimited()).await.unwrap();
         assert_eq!(sent, Accepted::Sent { how: "cold reset".into() });
         let counters = bmc.counters();
         assert_eq!((counters.restarts, counters.sessions), (1, 0), "{counters:?}");
@@ -216,10 +216,13 @@ async fn a_bmc_is_restarted_by_a_cold_reset_and_its_machine_goes_on() {
         assert!(driver.read(&host).await.unwrap().state.is_known(), "a new session is made");
         // Another machine's BMC, and an account that may only look, restart nothing.
         host.expect.uuid = Some("00000000-0000-0000-0000-000000000001".into());
-        assert_eq!(driver.restart_bmc(&host).await.unwrap_err().code(), "POWER_WRONG_HOST");
+        assert_eq!(
+            driver.restart_bmc(&host, &Leave::unlimited()).await.unwrap_err().code(),
+            "POWER_WRONG_HOST"
+        );
         host.expect.uuid = None;
         vault.set("lab", "watcher", "secret");
-        assert_eq!(driver.restart_bmc(&host).await.unwrap_err().code(), "POWER_DENIED");
+        assert_eq!(driver.restart_bmc(&host, &Leave::unlimited()).await.unwrap_err().code(), "POWER_DENIED");
         assert_eq!(bmc.counters().restarts, 1);
     }
 }
@@ -230,7 +233,7 @@ async fn ipmi_sim_knows_no_cold_reset_and_that_is_said() {
     let vault = Vault::with("lab", "admin", "secret");
     let (driver, host) = (driver(&vault), host(peer.port, CipherSuite::Sha1));
     answers(&driver, &host, &peer).await;
-    let error = driver.restart_bmc(&host).await.unwrap_err();
+    let error = driver.restart_bmc(&host, &Leave::unlimited()).await.unwrap_err();
     assert_eq!(error.code(), "POWER_UNSUPPORTED", "{error}");
     answers(&driver, &host, &peer).await;
 }

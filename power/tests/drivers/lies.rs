@@ -6,7 +6,7 @@ use muster_emulate::redfish::{Faults, Fleet, Layout, RedfishBmc};
 use muster_model::{
     Duration,
     power::{
-        Accepted, Advice, Bmc, BootOverride, BootTarget, Fault, Order, Power, PowerAction, PowerError,
+        Accepted, Advice, Bmc, BootOverride, BootTarget, Fault, Leave, Order, Power, PowerAction, PowerError,
         PowerState, Trust,
     },
 };
@@ -66,7 +66,7 @@ async fn never_off(faults: Faults, expected: &str) {
         };
         assert_eq!(found, expected, "{faults:?}");
         // Nor does anyone get a machine switched through a BMC in this state.
-        let refused = lab.driver.request(&lab.host, FORCE).await;
+        let refused = lab.driver.request(&lab.host, FORCE, &Leave::unlimited()).await;
         assert!(refused.is_err(), "{faults:?}: {refused:?}");
     }
     assert!(lab.is_really_on(), "{faults:?}");
@@ -82,7 +82,10 @@ async fn ops_r10_01_a_wrong_state_is_reported_as_said_and_is_one_signal_only() {
     lab.bmc().set_faults(Faults { say_power: Some("Off".into()), ..Faults::default() });
     let reading = lab.driver.read(&lab.host).await.unwrap();
     assert_eq!(reading.state, PowerState::Off);
-    assert_eq!(lab.driver.request(&lab.host, FORCE).await.unwrap(), Accepted::AlreadyThere);
+    assert_eq!(
+        lab.driver.request(&lab.host, FORCE, &Leave::unlimited()).await.unwrap(),
+        Accepted::AlreadyThere
+    );
     assert!(lab.bmc().counters().resets.is_empty());
     for odd in ["Paused", "Reset", "Unknown", "off", ""] {
         lab.bmc().set_faults(Faults { say_power: Some(odd.into()), ..Faults::default() });
@@ -99,11 +102,18 @@ async fn ops_r10_02_a_missing_field_is_unknown() {
 async fn ops_r10_03_accepted_without_effect_is_not_done() {
     let lab = Lab::new().await;
     lab.bmc().set_faults(Faults { ignore_reset: true, ..Faults::default() });
-    assert!(matches!(lab.driver.request(&lab.host, ON).await.unwrap(), Accepted::Sent { .. }));
+    assert!(matches!(
+        lab.driver.request(&lab.host, ON, &Leave::unlimited()).await.unwrap(),
+        Accepted::Sent { .. }
+    ));
     assert_eq!(lab.read().await.unwrap(), PowerState::Off, "accepted is not on");
     // The next attempts take other reset types.
     for attempt in 1..3 {
-        let _ = lab.driver.request(&lab.host, Order { action: PowerAction::On, attempt }).await.unwrap();
+        let _ = lab
+            .driver
+            .request(&lab.host, Order { action: PowerAction::On, attempt }, &Leave::unlimited())
+            .await
+            .unwrap();
     }
     assert_eq!(lab.bmc().counters().resets, ["On", "ForceOn", "ForceOn"]);
 }
@@ -112,7 +122,7 @@ async fn ops_r10_03_accepted_without_effect_is_not_done() {
 async fn ops_r10_04_late_success_is_seen_by_reading() {
     let lab = Lab::new().await;
     lab.bmc().set_faults(Faults { late: Duration::from_secs(5), ..Faults::default() });
-    let _ = lab.driver.request(&lab.host, ON).await.unwrap();
+    let _ = lab.driver.request(&lab.host, ON, &Leave::unlimited()).await.unwrap();
     let seen = read_until(&lab.driver, &lab.host, &PowerState::On).await;
     assert_eq!(seen.first(), Some(&PowerState::Off), "it was not on at first: {seen:?}");
     assert_eq!(lab.bmc().counters().resets.len(), 1);
@@ -171,7 +181,7 @@ async fn ops_r10_08_500_is_an_error() {
     let vault = Vault::with("lab", "admin", "emulated");
     let limits = Limits { total: Duration::from_secs(5), ..Limits::default() };
     let hasty = Redfish::new(muster_power::redfish::Setup { limits, ..setup(&vault) });
-    let error = hasty.request(&lab.host, ON).await.unwrap_err();
+    let error = hasty.request(&lab.host, ON, &Leave::unlimited()).await.unwrap_err();
     assert_eq!((error.code(), error.advice()), ("POWER_OUTCOME_UNKNOWN", Advice::ReadFirst), "{error}");
     assert_eq!(lab.bmc().counters().resets, ["On"]);
 }
@@ -258,9 +268,13 @@ async fn odd_answers_are_errors_and_never_a_state() {
 async fn bm_7_5_an_operating_system_that_ignores_acpi_stays_on_until_it_is_forced() {
     let lab = Lab::running().await;
     lab.bmc().set_faults(Faults { ignore_acpi: true, ..Faults::default() });
-    let _ = lab.driver.request(&lab.host, Order::first(PowerAction::GracefulOff)).await.unwrap();
+    let _ = lab
+        .driver
+        .request(&lab.host, Order::first(PowerAction::GracefulOff), &Leave::unlimited())
+        .await
+        .unwrap();
     assert_eq!(lab.read().await.unwrap(), PowerState::On);
-    let _ = lab.driver.request(&lab.host, FORCE).await.unwrap();
+    let _ = lab.driver.request(&lab.host, FORCE, &Leave::unlimited()).await.unwrap();
     read_until(&lab.driver, &lab.host, &PowerState::Off).await;
     assert_eq!(lab.bmc().counters().resets, ["GracefulShutdown", "ForceOff"]);
 }
@@ -283,19 +297,19 @@ async fn bm_7_8_an_unreachable_bmc_is_told_apart_from_a_silent_one() {
 async fn a_stuck_or_busy_bmc_says_so() {
     let lab = Lab::new().await;
     lab.bmc().set_faults(Faults { stuck_powering_on: true, ..Faults::default() });
-    let _ = lab.driver.request(&lab.host, ON).await.unwrap();
+    let _ = lab.driver.request(&lab.host, ON, &Leave::unlimited()).await.unwrap();
     assert_eq!(lab.read().await.unwrap(), PowerState::PoweringOn);
     // Powering on is not answered with another On.
-    assert_eq!(lab.driver.request(&lab.host, ON).await.unwrap(), Accepted::AlreadyThere);
+    assert_eq!(lab.driver.request(&lab.host, ON, &Leave::unlimited()).await.unwrap(), Accepted::AlreadyThere);
     assert_eq!(lab.bmc().counters().resets, ["On"]);
 
     let lab = Lab::running().await;
     lab.bmc().set_faults(Faults { conflict_after_off: Duration::from_secs(60), ..Faults::default() });
-    let _ = lab.driver.request(&lab.host, FORCE).await.unwrap();
-    let error = lab.driver.request(&lab.host, ON).await.unwrap_err();
+    let _ = lab.driver.request(&lab.host, FORCE, &Leave::unlimited()).await.unwrap();
+    let error = lab.driver.request(&lab.host, ON, &Leave::unlimited()).await.unwrap_err();
     assert_eq!(error.code(), "POWER_REFUSED", "only some vendors mean busy by this: {error}");
     lab.bmc().set_faults(Faults::default());
-    let _ = lab.driver.request(&lab.host, ON).await.unwrap();
+    let _ = lab.driver.request(&lab.host, ON, &Leave::unlimited()).await.unwrap();
     read_until(&lab.driver, &lab.host, &PowerState::On).await;
 }
 
@@ -309,17 +323,21 @@ async fn reset_types_come_from_the_bmc() {
     ] {
         let lab = Lab::new().await;
         lab.bmc().set_faults(faults.clone());
-        let _ = lab.driver.request(&lab.host, ON).await.unwrap_or_else(|error| panic!("{faults:?}: {error}"));
+        let _ = lab
+            .driver
+            .request(&lab.host, ON, &Leave::unlimited())
+            .await
+            .unwrap_or_else(|error| panic!("{faults:?}: {error}"));
         read_until(&lab.driver, &lab.host, &PowerState::On).await;
     }
     let lab = Lab::new().await;
     let types = Some(vec!["Nmi".to_owned()]);
     lab.bmc().set_faults(Faults { reset_types: types, action_info: true, ..Faults::default() });
-    let error = lab.driver.request(&lab.host, ON).await.unwrap_err();
+    let error = lab.driver.request(&lab.host, ON, &Leave::unlimited()).await.unwrap_err();
     assert_eq!(error.code(), "POWER_UNSUPPORTED", "{error}");
     assert!(error.to_string().contains("Nmi"), "{error}");
     lab.bmc().set_faults(Faults { task: true, task_fails: true, ..Faults::default() });
-    let error = lab.driver.request(&lab.host, ON).await.unwrap_err();
+    let error = lab.driver.request(&lab.host, ON, &Leave::unlimited()).await.unwrap_err();
     assert_eq!(error.code(), "POWER_REFUSED", "{error}");
     assert!(error.to_string().contains("power sequencer"), "{error}");
 }
@@ -347,17 +365,20 @@ async fn bm_7_27_boot_overrides_climb_the_ladder_and_are_read_back() {
         lab.bmc().set_faults(faults.clone());
         let kept = lab
             .driver
-            .set_boot(&lab.host, pxe.clone())
+            .set_boot(&lab.host, pxe.clone(), &Leave::unlimited())
             .await
             .unwrap_or_else(|error| panic!("{faults:?}: {error}"));
         assert_eq!((kept.target, kept.once), (BootTarget::Pxe, true), "{faults:?}");
     }
     let lab = Lab::new().await;
     lab.bmc().set_faults(Faults { ignore_boot: true, ..Faults::default() });
-    let error = lab.driver.set_boot(&lab.host, pxe.clone()).await.unwrap_err();
+    let error = lab.driver.set_boot(&lab.host, pxe.clone(), &Leave::unlimited()).await.unwrap_err();
     assert_eq!(error.code(), "POWER_BOOT_OVERRIDE_IGNORED", "{error}");
     lab.bmc().set_faults(Faults { no_boot: true, ..Faults::default() });
-    assert_eq!(lab.driver.set_boot(&lab.host, pxe.clone()).await.unwrap_err().code(), "POWER_UNSUPPORTED");
+    assert_eq!(
+        lab.driver.set_boot(&lab.host, pxe.clone(), &Leave::unlimited()).await.unwrap_err().code(),
+        "POWER_UNSUPPORTED"
+    );
 }
 
 #[tokio::test]
@@ -368,14 +389,14 @@ async fn an_image_for_a_boot_by_http_is_set_with_the_target_and_read_back() {
     for faults in [Faults::default(), Faults { ami_boot: true, ..Faults::default() }] {
         let lab = Lab::new().await;
         lab.bmc().set_faults(faults.clone());
-        let kept = lab.driver.set_boot(&lab.host, http.clone()).await;
+        let kept = lab.driver.set_boot(&lab.host, http.clone(), &Leave::unlimited()).await;
         let kept = kept.unwrap_or_else(|error| panic!("{faults:?}: {error}"));
         assert_eq!((kept.target, kept.url.as_deref()), (BootTarget::UefiHttp, Some(url)), "{faults:?}");
         assert_eq!(lab.bmc().counters().boot_writes, 1, "in one write");
     }
     let lab = Lab::new().await;
     lab.bmc().set_faults(Faults { ignore_http_uri: true, ..Faults::default() });
-    let error = lab.driver.set_boot(&lab.host, http).await.unwrap_err();
+    let error = lab.driver.set_boot(&lab.host, http, &Leave::unlimited()).await.unwrap_err();
     assert_eq!(error.code(), "POWER_BOOT_OVERRIDE_IGNORED", "{error}");
     assert!(error.to_string().contains(url), "{error}");
 }
@@ -417,7 +438,7 @@ async fn a_bmc_is_restarted_and_its_machine_goes_on() {
     let vault = crate::support::Vault::with("lab", "admin", "emulated");
     let driver = muster_power::redfish::Redfish::new(crate::support::setup(&vault));
     let host = crate::support::redfish_host(&bmc.url());
-    let sent = driver.restart_bmc(&host).await.unwrap();
+    let sent = driver.restart_bmc(&host, &Leave::unlimited()).await.unwrap();
     assert_eq!(sent, Accepted::Sent { how: "BMC GracefulRestart".into() });
     let counters = bmc.counters();
     assert_eq!((counters.restarts, counters.sessions, counters.resets.len()), (1, 0, 0), "{counters:?}");

@@ -10,8 +10,8 @@ use muster_emulate::{
 use muster_model::{
     Duration,
     power::{
-        Bmc, CipherSuite, Credentials, Endpoint, Expected, Health, LogEntry, Order, Power, PowerAction,
-        PowerState, Privilege,
+        Bmc, CipherSuite, Credentials, Endpoint, Expected, Health, Leave, LogEntry, Order, Power,
+        PowerAction, PowerState, Privilege,
     },
 };
 use muster_power::ipmi::Ipmi;
@@ -112,7 +112,7 @@ async fn a_redfish_bmc_writes_down_a_boot_that_hangs() {
     let driver = redfish(&Vault::with("lab", "admin", "emulated"));
     let host = redfish_host(&bmc.url());
     bmc.set_faults(Faults { hang_boot: true, ..Faults::default() });
-    let _ = driver.request(&host, ON).await.unwrap();
+    let _ = driver.request(&host, ON, &Leave::unlimited()).await.unwrap();
     read_until(&driver, &host, &PowerState::On).await;
     let found = driver.log_tail(&host, 5).await.unwrap();
     assert_eq!(
@@ -151,7 +151,7 @@ async fn the_end_of_an_ipmi_log_is_read_backwards() {
     assert_eq!(driver.log_tail(&host, 5).await.unwrap(), [], "a log may be empty");
     let before = clock().now();
     bmc.set_faults(ipmi::Faults { hang_boot: true, ..ipmi::Faults::default() });
-    let _ = driver.request(&host, ON).await.unwrap();
+    let _ = driver.request(&host, ON, &Leave::unlimited()).await.unwrap();
     bmc.record(0xe0, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13]);
     let found = driver.log_tail(&host, 5).await.unwrap();
     assert_eq!(

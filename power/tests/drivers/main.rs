@@ -3,6 +3,7 @@
 
 mod hostile;
 mod ipmi;
+mod leave;
 mod lies;
 mod logs;
 mod others;

@@ -10,7 +10,7 @@ use muster_emulate::{
 use muster_model::{
     Clock, Duration, Timestamp,
     power::{
-        Accepted, Bmc, BootOverride, BootTarget, Credentials, Endpoint, Expected, Mac, Order, Power,
+        Accepted, Bmc, BootOverride, BootTarget, Credentials, Endpoint, Expected, Leave, Mac, Order, Power,
         PowerAction, PowerState, Secret, Trust,
     },
 };
@@ -69,7 +69,10 @@ async fn bm_7_24_magic_packets_reach_the_directed_broadcast() {
         let port = listener.local_addr().unwrap().port();
         let host =
             record(Endpoint::Wol { mac, broadcast: broadcast.into(), port, secure_on, interface: None });
-        assert!(matches!(driver.request(&host, ON).await.unwrap(), Accepted::Sent { .. }));
+        assert!(matches!(
+            driver.request(&host, ON, &Leave::unlimited()).await.unwrap(),
+            Accepted::Sent { .. }
+        ));
         for _ in 0..3 {
             let mut packet = [0; 256];
             let (size, _) = within("a magic packet", listener.recv_from(&mut packet)).await.unwrap();
@@ -92,10 +95,13 @@ async fn packets_leave_by_the_interface_that_is_named() {
         let interface = Some(interface.to_owned());
         record(Endpoint::Wol { mac, broadcast: "127.0.0.1".into(), port, secure_on: None, interface })
     };
-    assert!(matches!(driver.request(&by("lo"), ON).await.unwrap(), Accepted::Sent { .. }));
+    assert!(matches!(
+        driver.request(&by("lo"), ON, &Leave::unlimited()).await.unwrap(),
+        Accepted::Sent { .. }
+    ));
     let (size, _) = within("a magic packet", listener.recv_from(&mut [0; 256])).await.unwrap();
     assert_eq!(size, 102);
-    let error = driver.request(&by("no-such-card"), ON).await.unwrap_err();
+    let error = driver.request(&by("no-such-card"), ON, &Leave::unlimited()).await.unwrap_err();
     assert!(error.to_string().contains("no-such-card"), "{error}");
 }
 
@@ -113,7 +119,7 @@ async fn bm_7_25_wake_on_lan_can_neither_read_nor_stop() {
     assert!(!driver.abilities().read && !driver.abilities().can(PowerAction::ForceOff));
     assert!(!driver.read(&host).await.unwrap().state.is_known(), "never a false off");
     for action in [PowerAction::GracefulOff, PowerAction::ForceOff, PowerAction::Cycle] {
-        let error = driver.request(&host, Order::first(action)).await.unwrap_err();
+        let error = driver.request(&host, Order::first(action), &Leave::unlimited()).await.unwrap_err();
         assert_eq!(error.code(), "POWER_UNSUPPORTED", "{error}");
     }
 }
@@ -130,7 +136,7 @@ async fn bm_7_24_the_agent_powers_off_on_a_token_that_works_once() {
     let macs = vec!["02:00:00:00:00:0a".parse().unwrap()];
 
     assert!(!hub.read(&host).await.unwrap().state.is_known(), "an agent that was never heard is not off");
-    assert_eq!(hub.request(&host, off).await.unwrap_err().code(), "POWER_SILENT");
+    assert_eq!(hub.request(&host, off, &Leave::unlimited()).await.unwrap_err().code(), "POWER_SILENT");
     let hello = guard.hello(macs.clone(), hand.now());
     assert_eq!(hub.hello(&hello, &key).unwrap().power_off, None);
     assert_eq!(hub.hello(&hello, &key), Err(Distrust::Replayed));
@@ -141,7 +147,7 @@ async fn bm_7_24_the_agent_powers_off_on_a_token_that_works_once() {
     assert_eq!(hub.read(&host).await.unwrap().state, PowerState::On);
     assert_eq!(hub.heard("n1").unwrap().boot_id, "boot-1");
 
-    let _ = hub.request(&host, off).await.unwrap();
+    let _ = hub.request(&host, off, &Leave::unlimited()).await.unwrap();
     let token = hub.hello(&guard.hello(macs.clone(), hand.now()), &key).unwrap().power_off.expect("an order");
     assert_eq!(Guard::new(key.clone(), "n2", "boot-1").accept(&token, hand.now()), Err(Distrust::WrongHost));
     assert_eq!(Guard::new(key.clone(), "n1", "boot-2").accept(&token, hand.now()), Err(Distrust::WrongBoot));
@@ -162,7 +168,10 @@ async fn bm_7_24_the_agent_powers_off_on_a_token_that_works_once() {
         "orders end with a boot"
     );
     assert_eq!(
-        hub.request(&host, Order::first(PowerAction::ForceOff)).await.unwrap_err().code(),
+        hub.request(&host, Order::first(PowerAction::ForceOff), &Leave::unlimited())
+            .await
+            .unwrap_err()
+            .code(),
         "POWER_UNSUPPORTED"
     );
 }
@@ -200,10 +209,10 @@ async fn webhooks_are_signed_and_work_once() {
     let driver = Webhook::new(loopback_rules(), credentials, clock(), Limits::default());
     let host = record(Endpoint::Webhook { url: url.clone(), trust: Trust::Insecure });
     assert_eq!(driver.read(&host).await.unwrap().state, PowerState::Off);
-    let _ = driver.request(&host, ON).await.unwrap();
+    let _ = driver.request(&host, ON, &Leave::unlimited()).await.unwrap();
     read_until(&driver, &host, &PowerState::On).await;
-    assert_eq!(driver.request(&host, ON).await.unwrap(), Accepted::AlreadyThere);
-    let _ = driver.request(&host, Order::first(PowerAction::ForceOff)).await.unwrap();
+    assert_eq!(driver.request(&host, ON, &Leave::unlimited()).await.unwrap(), Accepted::AlreadyThere);
+    let _ = driver.request(&host, Order::first(PowerAction::ForceOff), &Leave::unlimited()).await.unwrap();
     assert_eq!(machine.power(), Supply::Off);
 
     let (call, signature) = calls.lock().unwrap().1.last().unwrap().clone();
@@ -225,9 +234,9 @@ async fn bm_7_30_dry_run_reads_and_changes_nothing() {
     let host = redfish_host(&fleet.first().url());
     let driver = DryRun::new(Arc::new(redfish(&Vault::with("lab", "admin", "emulated"))), clock());
     assert_eq!(driver.read(&host).await.unwrap().state, PowerState::Off);
-    let _ = driver.request(&host, ON).await.unwrap();
+    let _ = driver.request(&host, ON, &Leave::unlimited()).await.unwrap();
     let boot = BootOverride { target: BootTarget::Pxe, mode: None, once: true, url: None };
-    driver.set_boot(&host, boot).await.unwrap();
+    driver.set_boot(&host, boot, &Leave::unlimited()).await.unwrap();
     let done: Vec<_> = driver.records().into_iter().map(|record| record.what).collect();
     assert_eq!(done, ["power on", "boot from Pxe"]);
     let counters = fleet.first().counters();

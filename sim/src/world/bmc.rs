@@ -7,7 +7,7 @@ use muster_model::{
     Clock as _, Duration, Known,
     power::{
         Abilities, Accepted, Bmc, BootOverride, BootProgress, DriverKind, Endpoint, Fault, Health, Identity,
-        Order, Power, PowerAction, PowerError, PowerState, Reading, Sensors, Temperature,
+        Leave, Order, Power, PowerAction, PowerError, PowerState, Reading, Sensors, Temperature,
     },
 };
 
@@ -202,7 +202,7 @@ impl Power for Driver {
         })
     }
 
-    async fn request(&self, bmc: &Bmc, order: Order) -> Result<Accepted, PowerError> {
+    async fn request(&self, bmc: &Bmc, order: Order, leave: &Leave) -> Result<Accepted, PowerError> {
         let sent = self.world.now().millis();
         let machine = self.travel(bmc).await?;
         self.check(bmc, &machine)?;
@@ -215,6 +215,7 @@ impl Power for Driver {
             if reads && order.action.is_met_by(&one.shown_power()) {
                 return Ok(Accepted::AlreadyThere);
             }
+            leave.ask().map_err(|fault| PowerError::new(bmc, fault))?;
             let lost = one.has(Quirk::AnswerLost);
             let (process, kind) = (&self.process, self.kind);
             state.say(&format!(
@@ -237,7 +238,12 @@ impl Power for Driver {
         Ok(Accepted::Sent { how: order.action.to_string() })
     }
 
-    async fn set_boot(&self, bmc: &Bmc, boot: BootOverride) -> Result<BootOverride, PowerError> {
+    async fn set_boot(
+        &self,
+        bmc: &Bmc,
+        boot: BootOverride,
+        leave: &Leave,
+    ) -> Result<BootOverride, PowerError> {
         let machine = self.travel(bmc).await?;
         self.check(bmc, &machine)?;
         let mut state = self.world.state();
@@ -245,6 +251,7 @@ impl Power for Driver {
             let (wanted, found) = (format!("{:?}", boot.target), "Disk".to_owned());
             return Err(PowerError::new(bmc, Fault::BootIgnored { wanted, found }));
         }
+        leave.ask().map_err(|fault| PowerError::new(bmc, fault))?;
         let text = format!("{} sets {machine} to boot from {:?}", self.process, boot.target);
         state.say(&text);
         Ok(boot)

@@ -8,7 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 use muster_model::power::{
-    Abilities, Accepted, Bmc, BootOverride, DriverKind, Identity, LogEntry, Order, Power, PowerAction,
+    Abilities, Accepted, Bmc, BootOverride, DriverKind, Identity, Leave, LogEntry, Order, Power, PowerAction,
     PowerError, Reading, Sensors,
 };
 use muster_power::redfish::Redfish;
@@ -64,8 +64,8 @@ impl Power for Watched {
         self.inner.read(bmc).await
     }
 
-    async fn request(&self, bmc: &Bmc, order: Order) -> Result<Accepted, PowerError> {
-        let done = self.inner.request(bmc, order).await;
+    async fn request(&self, bmc: &Bmc, order: Order, leave: &Leave) -> Result<Accepted, PowerError> {
+        let done = self.inner.request(bmc, order, leave).await;
         if order.action == PowerAction::On && matches!(done, Ok(Accepted::Sent { .. })) {
             let now = time::now();
             let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
@@ -74,8 +74,13 @@ impl Power for Watched {
         done
     }
 
-    async fn set_boot(&self, bmc: &Bmc, boot: BootOverride) -> Result<BootOverride, PowerError> {
-        self.inner.set_boot(bmc, boot).await
+    async fn set_boot(
+        &self,
+        bmc: &Bmc,
+        boot: BootOverride,
+        leave: &Leave,
+    ) -> Result<BootOverride, PowerError> {
+        self.inner.set_boot(bmc, boot, leave).await
     }
 
     async fn sensors(&self, bmc: &Bmc) -> Result<Sensors, PowerError> {

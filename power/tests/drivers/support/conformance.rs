@@ -1,7 +1,7 @@
 //! What every power driver promises, checked on each pair of driver and machine.
 
 use muster_model::power::{
-    Accepted, Bmc, BootOverride, BootTarget, Expected, Order, Power, PowerAction, PowerState,
+    Accepted, Bmc, BootOverride, BootTarget, Expected, Leave, Order, Power, PowerAction, PowerState,
 };
 
 use super::read_until;
@@ -45,42 +45,43 @@ pub async fn suite(power: &dyn Power, bmc: &Bmc, peer: Peer<'_>) {
 async fn off_is_left_alone(power: &dyn Power, bmc: &Bmc) {
     for action in [PowerAction::GracefulOff, PowerAction::ForceOff] {
         if power.abilities().can(action) {
-            let accepted = power.request(bmc, Order::first(action)).await.unwrap();
+            let accepted = power.request(bmc, Order::first(action), &Leave::unlimited()).await.unwrap();
             assert_eq!(accepted, Accepted::AlreadyThere, "{action} on a machine that is off");
         }
     }
 }
 
 async fn on_and_off(power: &dyn Power, bmc: &Bmc, off: PowerAction, peer: Peer<'_>) {
-    let accepted = power.request(bmc, Order::first(PowerAction::On)).await.unwrap();
+    let accepted = power.request(bmc, Order::first(PowerAction::On), &Leave::unlimited()).await.unwrap();
     assert!(matches!(accepted, Accepted::Sent { .. }), "{accepted:?}");
     read_until(power, bmc, &PowerState::On).await;
-    let again = power.request(bmc, Order::first(PowerAction::On)).await.unwrap();
+    let again = power.request(bmc, Order::first(PowerAction::On), &Leave::unlimited()).await.unwrap();
     assert_eq!(again, Accepted::AlreadyThere, "on twice");
     if off == PowerAction::GracefulOff
         && let Some(listening) = peer.listening
     {
         super::eventually("a running system", listening).await;
     }
-    let accepted = power.request(bmc, Order::first(off)).await.unwrap();
+    let accepted = power.request(bmc, Order::first(off), &Leave::unlimited()).await.unwrap();
     assert!(matches!(accepted, Accepted::Sent { .. }), "{accepted:?}");
     read_until(power, bmc, &PowerState::Off).await;
 }
 
 async fn cycle(power: &dyn Power, bmc: &Bmc, cycled: &(dyn Fn() -> bool + Sync)) {
-    let _ = power.request(bmc, Order::first(PowerAction::On)).await.unwrap();
+    let _ = power.request(bmc, Order::first(PowerAction::On), &Leave::unlimited()).await.unwrap();
     read_until(power, bmc, &PowerState::On).await;
-    let accepted = power.request(bmc, Order::first(PowerAction::Cycle)).await.unwrap();
+    let accepted = power.request(bmc, Order::first(PowerAction::Cycle), &Leave::unlimited()).await.unwrap();
     assert!(matches!(accepted, Accepted::Sent { .. }), "{accepted:?}");
     super::eventually("power going and coming back", cycled).await;
     read_until(power, bmc, &PowerState::On).await;
-    let _ = power.request(bmc, Order::first(PowerAction::ForceOff)).await.unwrap();
+    let _ = power.request(bmc, Order::first(PowerAction::ForceOff), &Leave::unlimited()).await.unwrap();
     read_until(power, bmc, &PowerState::Off).await;
 }
 
 async fn boot(power: &dyn Power, bmc: &Bmc, peer: Peer<'_>) {
     let wanted = BootOverride { target: BootTarget::Pxe, mode: None, once: true, url: None };
-    let kept = power.set_boot(bmc, wanted).await.unwrap_or_else(|error| panic!("{error}"));
+    let kept =
+        power.set_boot(bmc, wanted, &Leave::unlimited()).await.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(kept.target, BootTarget::Pxe);
     if peer.keeps_once {
         assert!(kept.once, "{kept:?}");
@@ -90,7 +91,8 @@ async fn boot(power: &dyn Power, bmc: &Bmc, peer: Peer<'_>) {
 async fn wrong_machine(power: &dyn Power, bmc: &Bmc) {
     let mut other = bmc.clone();
     other.expect = Expected { serial: None, uuid: Some("ffffffff-ffff-4fff-8fff-ffffffffffff".to_owned()) };
-    let error = power.request(&other, Order::first(PowerAction::ForceOff)).await.unwrap_err();
+    let error =
+        power.request(&other, Order::first(PowerAction::ForceOff), &Leave::unlimited()).await.unwrap_err();
     assert_eq!(error.code(), "POWER_WRONG_HOST", "{error}");
 }
 
@@ -98,7 +100,7 @@ async fn wrong_machine(power: &dyn Power, bmc: &Bmc) {
 pub async fn hundred(power: &dyn Power, bmc: &Bmc) {
     for round in 0..100 {
         for (action, state) in [(PowerAction::On, PowerState::On), (PowerAction::ForceOff, PowerState::Off)] {
-            let accepted = power.request(bmc, Order::first(action)).await;
+            let accepted = power.request(bmc, Order::first(action), &Leave::unlimited()).await;
             let accepted = accepted.unwrap_or_else(|error| panic!("round {round}: {error}"));
             assert!(matches!(accepted, Accepted::Sent { .. }), "round {round}: {accepted:?}");
             read_until(power, bmc, &state).await;
