@@ -34,7 +34,7 @@ pub use bmc::{
     Bmc, CipherSuite, Endpoint, Expected, Mac, MacError, Pin, PinError, Privilege, RedfishAuth, Trust,
 };
 pub use error::{Advice, Fault, PowerError, shown};
-pub use leave::Leave;
+pub use leave::{Leave, Waiting};
 pub use secret::{Credential, CredentialError, Credentials};
 
 /// The drivers by the names that users write.

@@ -211,7 +211,14 @@ struct Known {
     heard: Duration,
     at: Timestamp,
     /// The order that waits for the next hello of this boot.
-    order: Option<Token>,
+    order: Option<Waits>,
+}
+
+/// An order that is handed out only with the leave of whoever gave it.
+#[derive(Debug, Clone)]
+struct Waits {
+    token: Token,
+    leave: Leave,
 }
 
 /// The control plane's side, which is also the driver.
@@ -260,7 +267,7 @@ impl AgentHub {
             .hosts
             .remove(&hello.host)
             .and_then(|known| known.order)
-            .filter(|order| order.boot_id == hello.boot_id && now <= order.expires);
+            .filter(|order| order.token.boot_id == hello.boot_id && now <= order.token.expires);
         let known = Known {
             boot_id: hello.boot_id.clone(),
             macs: hello.macs.clone(),
@@ -269,7 +276,9 @@ impl AgentHub {
             order: order.clone(),
         };
         state.hosts.insert(hello.host.clone(), known);
-        Ok(HelloAnswer { power_off: order })
+        drop(state);
+        let power_off = order.filter(|order| order.leave.ask().is_ok()).map(|order| order.token);
+        Ok(HelloAnswer { power_off })
     }
 
     /// Takes an agent's last word. It is believed of a token that was ours, also of one that an earlier leader made.
@@ -361,8 +370,11 @@ impl Power for AgentHub {
         let mut state = self.state();
         if let Some(known) = state.hosts.get_mut(&bmc.host).filter(|known| known.boot_id == boot_id) {
             // One valid order is enough: asking again does not make a second one.
-            if known.order.as_ref().is_none_or(|order| now > order.expires) {
-                known.order = Some(Token::new(&key.password, &bmc.host, &boot_id, now));
+            if known.order.as_ref().is_none_or(|order| now > order.token.expires) {
+                let token = Token::new(&key.password, &bmc.host, &boot_id, now);
+                known.order = Some(Waits { token, leave: leave.beyond_the_call() });
+            } else if let Some(order) = &mut known.order {
+                order.leave = leave.beyond_the_call();
             }
         }
         Ok(Accepted::Sent { how: "power-off token for the next hello".into() })

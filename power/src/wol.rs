@@ -59,7 +59,13 @@ impl WakeOnLan {
             if round > 0 {
                 self.clock.sleep(PAUSE).await;
             }
-            leave.ask()?;
+            match leave.ask() {
+                Err(fault) if round > 0 => {
+                    let action = format!("{round} of {PACKETS} magic packets");
+                    return Err(Fault::OutcomeUnknown { action, why: fault.to_string() });
+                }
+                left => left.map(drop)?,
+            }
             socket.send_to(&packet, target).await.map_err(failed)?;
         }
         Ok(())

@@ -129,7 +129,7 @@ pub(super) fn gather(
 }
 
 /// The stricter of what the settings say and what the rest of the process knows.
-const fn freeze(settings: FreezeMode, told: FreezeMode) -> Freeze {
+pub(super) const fn freeze(settings: FreezeMode, told: FreezeMode) -> Freeze {
     match (settings, told) {
         (FreezeMode::Frozen, _) | (_, FreezeMode::Frozen) => Freeze::Frozen,
         (FreezeMode::AllOn, _) | (_, FreezeMode::AllOn) => Freeze::AllOn,

@@ -29,6 +29,7 @@ mod facts;
 pub mod failpoint;
 mod figures;
 mod gate;
+mod leave;
 mod log;
 mod look;
 mod nodes;

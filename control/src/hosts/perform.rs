@@ -12,15 +12,14 @@ use muster_model::{
     observe::{
         About, ActError, Acted, ClusterPort, NodeAction, Note, OFF_TAINT, OUT_OF_SERVICE_TAINT, STARTUP_TAINT,
     },
-    power::{Bmc, BootOverride, Fault, Leave, Order, Power as PowerPort, PowerError},
+    power::{Bmc, BootOverride, Fault, Order, Power as PowerPort, PowerError},
 };
-
-use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
     around::Home,
     evidence::Cluster,
     failpoint::Side,
+    leave,
     look::{limited, outcome, trouble_of},
     nodes,
     pace::FRESH,
@@ -113,12 +112,12 @@ impl From<PowerError> for Stopped {
     }
 }
 
-/// One power call: the lease, the machine's present state, the audit log, and only then the call. Whether anything is
+/// One power call: the leave, the machine's present state, the audit log, and only then the call. Whether anything is
 /// known of it now that the next step can go on with.
 async fn call_power(scene: &Scene<'_>, memo: &mut Memo, effect: &Effect, call: PowerCall) -> bool {
-    if !may_call(scene) {
-        tracing::warn!(host = %scene.name, call = call.as_str(), "a power call is left to the next leader");
-        return true;
+    if let Err(why) = leave::of(scene).ask() {
+        tracing::warn!(host = %scene.name, call = call.as_str(), %why, "a power call is not made now");
+        return false;
     }
     let ended = match checked_call(scene, memo, effect, call).await {
         Ok(outcome) => outcome,
@@ -131,9 +130,13 @@ async fn call_power(scene: &Scene<'_>, memo: &mut Memo, effect: &Effect, call: P
             );
             return false;
         }
-        Err(Stopped::Power(error)) if matches!(error.fault, Fault::Withheld { .. }) => {
-            tracing::warn!(host = %scene.name, call = call.as_str(), %error, "a power call was not sent; it stays announced");
-            return true;
+        Err(Stopped::Power(PowerError { fault: fault @ Fault::Withheld { .. }, .. })) => {
+            tracing::warn!(host = %scene.name, call = call.as_str(), %fault, "a power call was not sent");
+            if call.is_repeatable() {
+                // It stays announced: whoever leads when calls may leave again reads the machine and repeats it.
+                return false;
+            }
+            Outcome::HeldBack { why: fault.to_string() }
         }
         Err(Stopped::Power(error)) => {
             tracing::warn!(host = %scene.name, call = call.as_str(), code = error.code(), %error, "a power call failed");
@@ -145,12 +148,6 @@ async fn call_power(scene: &Scene<'_>, memo: &mut Memo, effect: &Effect, call: P
         memo.performed = Performed::Ended { op, seq, outcome: ended };
     }
     true
-}
-
-/// Whether this process still leads under the epoch that the state was stored with, for long enough.
-fn may_call(scene: &Scene<'_>) -> bool {
-    let needed = scene.limits.call.saturating_add(scene.limits.lease_margin);
-    scene.shared.lead.now().is_some_and(|lead| lead.fence == scene.lead.fence && lead.left >= needed)
 }
 
 async fn checked_call(
@@ -185,18 +182,17 @@ async fn checked_call(
     };
     let begun = witness::begun(scene, effect, call, way.kind);
     scene.shared.witness.record(begun.clone()).await.map_err(Stopped::Unaudited)?;
-    let result = if may_call(scene) {
-        tracing::info!(host = %scene.name, driver = %way.kind, call = call.as_str(), "power call");
+    tracing::info!(host = %scene.name, driver = %way.kind, call = call.as_str(), "power call");
+    let result = send(scene, &order).await;
+    if !matches!(&result, Err(PowerError { fault: Fault::Withheld { .. }, .. })) {
         scene.shared.counters.calls(call);
-        send(scene, &order).await
-    } else {
-        Ok(Outcome::Unknown)
-    };
+    }
     let ended = witness::ended(scene, begun, &result);
     if let Err(error) = scene.shared.witness.record(ended).await {
         tracing::error!(host = %scene.name, call = call.as_str(), %error, "the outcome of a power call is not in the audit log");
     }
-    Ok(result?)
+    result?;
+    Ok(Outcome::Accepted)
 }
 
 /// What goes to a driver.
@@ -245,9 +241,9 @@ fn to_send<'s>(scene: &'s Scene<'_>, call: PowerCall, way: &'s Way) -> Result<To
     Ok(ToSend { driver, bmc, what })
 }
 
-async fn send(scene: &Scene<'_>, ToSend { driver, bmc, what }: &ToSend<'_>) -> Result<Outcome, PowerError> {
+async fn send(scene: &Scene<'_>, ToSend { driver, bmc, what }: &ToSend<'_>) -> Result<(), PowerError> {
     let (clock, limit) = (&scene.shared.clock, scene.limits.call);
-    let (leave, _waiting) = leave(scene);
+    let (leave, _waiting) = leave::of(scene).for_one_call();
     match what {
         What::Boot(boot) => {
             limited(clock, limit, bmc, driver.set_boot(bmc, boot.clone(), &leave)).await?;
@@ -259,30 +255,7 @@ async fn send(scene: &Scene<'_>, ToSend { driver, bmc, what }: &ToSend<'_>) -> R
             let _ = limited(clock, limit, bmc, driver.restart_bmc(bmc, &leave)).await?;
         }
     }
-    Ok(Outcome::Accepted)
-}
-
-/// The leave that goes with one call, and what takes it back when nobody waits for the call any more.
-fn leave(scene: &Scene<'_>) -> (Leave, DropGuard) {
-    let over = CancellationToken::new();
-    let (lead, fence, gone) = (Arc::clone(&scene.shared.lead), scene.lead.fence.clone(), over.clone());
-    let (request, margin) = (scene.limits.call, scene.limits.lease_margin);
-    let leave = Leave::new(move || {
-        if gone.is_cancelled() {
-            return Err("the call took too long, and nobody waits for it any more".to_owned());
-        }
-        match lead.now() {
-            Some(tenure) if tenure.fence != fence => {
-                Err("this process leads anew since it was asked for".to_owned())
-            }
-            Some(tenure) if tenure.left < request.saturating_add(margin) => {
-                Err(format!("{} are left of the leader's lease, too little for a request", tenure.left))
-            }
-            Some(_) => Ok(request),
-            None => Err("this process no longer leads".to_owned()),
-        }
-    });
-    (leave, over.drop_guard())
+    Ok(())
 }
 
 /// Whether a call that starts a machine may leave now, by the rate of starts.

@@ -93,7 +93,7 @@ impl HostLoop {
                 lease_room: room,
                 failpoints: setup.failpoints,
                 counters: Counters::default(),
-                book: Mutex::default(),
+                book: Arc::default(),
                 gate: Mutex::new(Gate::default()),
                 views: Mutex::default(),
                 metrics: Mutex::default(),

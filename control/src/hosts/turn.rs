@@ -70,7 +70,7 @@ pub(super) struct Shared {
     pub lease_room: Duration,
     pub failpoints: Failpoints,
     pub counters: Counters,
-    pub book: Mutex<Book>,
+    pub book: Arc<Mutex<Book>>,
     pub gate: Mutex<Gate>,
     pub views: Mutex<Views>,
     pub metrics: Mutex<Vec<energy::Due>>,
@@ -253,6 +253,11 @@ pub(super) async fn turn(shared: &Shared, name: &Arc<str>, memo: &mut Memo, trig
 impl Turn<'_> {
     #[allow(clippy::option_option, reason = "a probe may name a driver")]
     async fn step(&mut self, fresh: bool, probe: Option<Option<usize>>) -> Result<After, StoreError> {
+        match self.shared.lead.now() {
+            // A step may have taken most of what was left of the lease.
+            Some(lead) if lead.fence == self.lead.fence => self.lead = lead,
+            Some(_) | None => return Ok(After::Rest(Next::In(STORE_AGAIN))),
+        }
         let Some(record) = self.shared.book().hosts.get(self.name).cloned() else {
             return Ok(After::Rest(Next::Never));
         };

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use muster_engine::lifecycle::{Effect, Outcome as Ended};
 use muster_model::{
     host::{Cause, DriverKind, PowerCall},
-    power::PowerError,
+    power::{Fault, PowerError},
 };
 
 use super::perform::Scene;
@@ -100,14 +100,11 @@ fn told(cause: &Cause, reason: &str) -> String {
 }
 
 /// The line of a call that has ended.
-pub(super) fn ended(scene: &Scene<'_>, begun: Event, result: &Result<Ended, PowerError>) -> Event {
+pub(super) fn ended(scene: &Scene<'_>, begun: Event, result: &Result<(), PowerError>) -> Event {
     let (outcome, message) = match result {
-        Ok(Ended::Accepted) => (Outcome::Done, None),
-        Ok(Ended::Unknown) => {
-            (Outcome::Failed, Some("not sent: too little was left of the lease".to_owned()))
-        }
-        Ok(Ended::Refused { message, .. } | Ended::HeldBack { why: message }) => {
-            (Outcome::Refused, Some(message.clone()))
+        Ok(()) => (Outcome::Done, None),
+        Err(error @ PowerError { fault: Fault::Withheld { .. }, .. }) => {
+            (Outcome::Refused, Some(error.to_string()))
         }
         Err(error) => match super::look::outcome(error) {
             Ended::Refused { message, .. } => (Outcome::Refused, Some(message)),

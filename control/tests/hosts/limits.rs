@@ -111,31 +111,6 @@ async fn cba_one_slow_bmc_keeps_nobody_waiting() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_under_way_when_leadership_ends_sends_nothing() {
-    let world = World::new().await;
-    world.idle("h1").await;
-    world.pass(130).await;
-    let audited = world.outside.state().audit.len();
-    world.outside.state().machines.get_mut("h1").unwrap().latency = Duration::from_secs(9);
-    world.want("h1", Switch::On, "i-1").await;
-    for _ in 0..60 {
-        if world.outside.state().audit.len() > audited {
-            break;
-        }
-        world.pass(1).await;
-    }
-    assert_eq!(world.outside.state().audit.len(), audited + 1, "a call is under way");
-    world.lead.set(None);
-    world.pass(120).await;
-    assert_eq!(world.outside.state().calls.len(), 0, "it was sent by a process that no longer led");
-    // It stays announced: whoever leads next sends it, once.
-    let until = world.outside.clock.monotonic().saturating_add(Duration::from_hours(1));
-    world.lead.set(Some((world.fence.clone(), until)));
-    world.until("h1", Phase::Serving, 600).await;
-    assert_eq!(world.outside.state().count("h1", PowerAction::On), 1);
-}
-
-#[tokio::test(start_paused = true)]
 async fn operations_are_listed_ended_and_cancelled() {
     let world = World::new().await;
     world.idle("h1").await;

@@ -6,4 +6,5 @@ mod crashes;
 mod limits;
 mod rows;
 mod unsafe_store;
+mod withheld;
 mod world;

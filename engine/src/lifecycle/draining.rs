@@ -217,8 +217,7 @@ pub(super) fn stopping(mut turn: Turn<'_>) -> Step {
             return turn.stay(format!("shutdown waits: {why}"));
         }
         turn.ask_off();
-        // Its time begins now: what went by before, the operating system did not have.
-        turn.status.deadline = Some(turn.now.saturating_add(turn.settings().limits.grace));
+        turn.grant_grace();
         return turn.stay("asked to shut down, 1 call");
     }
     if overdue || refused.is_some() || !can_ask {

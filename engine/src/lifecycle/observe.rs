@@ -257,28 +257,35 @@ impl Turn<'_> {
         }
     }
 
-    /// A power-off that was announced and never left: what was noted of it is as before.
+    /// A call that was announced and never left: what was noted of it is as before.
     fn take_back(&mut self, call: &PendingEffect, why: &str) {
         let Some(op) = self.op.as_mut() else { return };
         match call.call {
             PowerCall::GracefulOff { .. } => op.asked_off_at = None,
             PowerCall::ForceOff { .. } => op.force_offs = op.force_offs.saturating_sub(1),
             PowerCall::PowerCycle { .. } => self.op = None,
-            PowerCall::SetBoot { .. }
-            | PowerCall::PowerOn { .. }
-            | PowerCall::WolBurst { .. }
-            | PowerCall::ResetBmc { .. } => return,
+            PowerCall::PowerOn { .. } => {
+                // Its attempt is left to it, and what was known of the machine is known still.
+                op.attempts = op.attempts.saturating_sub(1);
+                if call.seq == 1 && !self.is_up() {
+                    self.status.off_proved_at = self.op.as_ref().and_then(|op| op.off_proved_before);
+                }
+            }
+            PowerCall::SetBoot { .. } | PowerCall::WolBurst { .. } | PowerCall::ResetBmc { .. } => return,
         }
+        self.no_calls = Some(why.to_owned());
         self.status.last_power_action = call.before.map(|last| last.action);
         self.status.power_action_time = call.before.map(|last| last.at);
         self.status.power_action_driver = None;
         // The boot that goes on need not differ from itself.
         self.status.boot_id_at_off = None;
-        self.held_back = Some(why.to_owned());
+        self.held_back = call.call.is_off().then(|| why.to_owned());
     }
 
     /// Nobody knows whether the call was sent. What may be repeated is asked for again once a reading
-    /// made after it says that it is still needed; anything else is left to its deadline.
+    /// made after it says that it is still needed, and stays announced while nothing may be sent: whoever takes it for
+    /// sent would wait for its effect, and cut the power of a machine that was never asked to go. Anything else is
+    /// left to its deadline.
     fn resume(&mut self, call: PowerCall, at: Timestamp) {
         let read_since = matches!(&self.seen.power, Known::Value { at: read, .. } if *read > at);
         let power = self.power().filter(|_| read_since);
@@ -299,15 +306,21 @@ impl Turn<'_> {
             self.no_calls = Some("1 power call was announced, and a reading must settle it".into());
             return;
         };
-        let refused = if call.is_off() {
-            self.off_refused().is_some()
-        } else {
-            self.no_calls.is_some() || (needed && !call.is_repeatable())
-        };
-        if needed && call.is_repeatable() && !refused {
-            self.repeat_call(call, expects);
-        } else if let Some(op) = self.op.as_mut() {
-            op.pending = None;
+        let waits = if call.is_off() { self.off_refused() } else { self.no_calls.clone() };
+        match waits {
+            None if needed && call.is_repeatable() => {
+                if matches!(call, PowerCall::GracefulOff { .. }) && self.is_overdue() {
+                    // Maybe it is asked only now: it gets its time to shut down.
+                    self.grant_grace();
+                }
+                self.repeat_call(call, expects);
+            }
+            Some(_) if needed && call.is_repeatable() => {}
+            Some(_) | None => {
+                if let Some(op) = self.op.as_mut() {
+                    op.pending = None;
+                }
+            }
         }
     }
 

@@ -295,6 +295,11 @@ impl Turn<'_> {
         }
     }
 
+    /// The time to shut down begins now: what went by before, the operating system did not have.
+    pub(super) fn grant_grace(&mut self) {
+        self.status.deadline = Some(self.now.saturating_add(self.settings().limits.grace));
+    }
+
     /// Asks the machine to shut down if it can be asked; the answer is awaited in `stopping`.
     pub(super) fn ask_off(&mut self) {
         let boot_id = self.node().flatten().and_then(|node| node.boot_id.clone());

@@ -133,12 +133,17 @@ impl Chassis<'_> {
         if let Err(Trouble::Fault(fault)) = self.session.change(&keep, Repeat::Yes, leave).await {
             return Err(fault);
         }
+        // From here on something was changed, whatever comes of the rest.
+        let half_done = |fault| match fault {
+            Fault::Withheld { why } => Fault::OutcomeUnknown { action: "the boot device".to_owned(), why },
+            fault => fault,
+        };
         let before = self.boot_flags().await?;
         if before.device == device && !before.valid {
             // A leftover that looks like what is wanted would pass for success: put something else there first.
-            self.write_boot(0x80, u8::from(device == 0), leave).await?;
+            self.write_boot(0x80, u8::from(device == 0), leave).await.map_err(half_done)?;
         }
-        self.write_boot(flags, device, leave).await?;
+        self.write_boot(flags, device, leave).await.map_err(half_done)?;
         let kept = self.boot_flags().await?;
         if kept.device != device || (boot.mode == Some(BootMode::Uefi) && !kept.uefi) {
             let found = format!("device {:#x}", kept.device);

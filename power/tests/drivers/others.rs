@@ -1,6 +1,9 @@
 //! Wake-on-LAN, agent, webhook and dry-run.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering},
+};
 
 use axum::{Json, Router, http::HeaderMap, http::StatusCode, routing::post};
 use muster_emulate::{
@@ -177,6 +180,32 @@ async fn bm_7_24_the_agent_powers_off_on_a_token_that_works_once() {
 }
 
 #[tokio::test]
+async fn an_order_waits_for_its_hello_no_longer_than_the_leave_it_was_given_with() {
+    let hand = Arc::new(Hand::default());
+    let vault = Vault::with("lab", "agent", "the key");
+    let key = Secret::new("the key");
+    let hub = AgentHub::new(Arc::clone(&vault) as Arc<dyn Credentials>, Arc::clone(&hand) as Arc<dyn Clock>);
+    let (host, off) = (record(Endpoint::Agent), Order::first(PowerAction::GracefulOff));
+    let guard = Guard::new(key.clone(), "n1", "boot-1");
+    let hello = || hub.hello(&guard.hello(vec![], hand.now()), &key).unwrap().power_off;
+    assert_eq!(hello(), None);
+
+    let leads = Arc::new(AtomicBool::new(true));
+    let asked = Arc::clone(&leads);
+    let standing = Leave::new(move || match asked.load(Ordering::SeqCst) {
+        true => Ok(Duration::from_secs(10)),
+        false => Err("this process no longer leads".to_owned()),
+    });
+    let (leave, waiting) = standing.for_one_call();
+    let _ = hub.request(&host, off, &leave).await.unwrap();
+    drop(waiting);
+    leads.store(false, Ordering::SeqCst);
+    assert_eq!(hello(), None, "an order of a leadership that is over");
+    leads.store(true, Ordering::SeqCst);
+    assert!(hello().is_some(), "the call has returned, its order has not");
+}
+
+#[tokio::test]
 async fn webhooks_are_signed_and_work_once() {
     let machine = Machine::new(clock(), Timing::default());
     let (behind, wall) = (Arc::clone(&machine), clock());
@@ -214,6 +243,10 @@ async fn webhooks_are_signed_and_work_once() {
     assert_eq!(driver.request(&host, ON, &Leave::unlimited()).await.unwrap(), Accepted::AlreadyThere);
     let _ = driver.request(&host, Order::first(PowerAction::ForceOff), &Leave::unlimited()).await.unwrap();
     assert_eq!(machine.power(), Supply::Off);
+
+    let gone = Leave::new(|| Err("this process no longer leads".to_owned()));
+    let error = driver.request(&host, ON, &gone).await.unwrap_err();
+    assert_eq!((error.code(), machine.power()), ("POWER_WITHHELD", Supply::Off), "{error}");
 
     let (call, signature) = calls.lock().unwrap().1.last().unwrap().clone();
     let key = Secret::new("the key");
