@@ -32,6 +32,9 @@ use crate::{audit::AuditError, lead::Tenure};
 
 /// Evictions that one turn asks for; the rest has its turn a few seconds later.
 const EVICTIONS: usize = 50;
+/// A conversation with a BMC: it logs in and asks for what it must know before the request that changes the machine, which
+/// needs leave of its own. The whole of it may take so many times as long as one request.
+const REQUESTS: u64 = 3;
 /// Bursts of magic packets that lie no further apart belong to one start: twice the time between two of them.
 const SAME_START: Duration = Duration::from_secs(60);
 
@@ -242,7 +245,8 @@ fn to_send<'s>(scene: &'s Scene<'_>, call: PowerCall, way: &'s Way) -> Result<To
 }
 
 async fn send(scene: &Scene<'_>, ToSend { driver, bmc, what }: &ToSend<'_>) -> Result<(), PowerError> {
-    let (clock, limit) = (&scene.shared.clock, scene.limits.call);
+    let clock = &scene.shared.clock;
+    let limit = Duration::from_millis(scene.limits.call.millis().saturating_mul(REQUESTS));
     let (leave, _waiting) = leave::of(scene).for_one_call();
     match what {
         What::Boot(boot) => {
