@@ -118,6 +118,7 @@ pub(super) fn gather(
         freeze: freeze(book.global.freeze, shared.around.freeze()),
         deletion: if record.spec.is_none() { Deletion::Forced } else { deletion(spec) },
         power,
+        second: memo.second,
         bmc,
         presence,
         agent: agent(shared.around.agent(name), record.op.as_deref()),

@@ -72,7 +72,8 @@ pub(crate) struct Machine {
     pub(crate) boot: Option<Duration>,
     pub(crate) shutdown: Duration,
     shutdown_at: Option<Timestamp>,
-    pub(crate) lies_off: bool,
+    /// Drivers that say off whatever is so.
+    pub(crate) lies_off: BTreeSet<&'static str>,
     /// Drivers that do not answer.
     pub(crate) silent: BTreeSet<&'static str>,
     pub(crate) denies: bool,
@@ -102,7 +103,7 @@ impl Machine {
             boot: Some(Duration::from_secs(90)),
             shutdown: Duration::from_secs(15),
             shutdown_at: None,
-            lies_off: false,
+            lies_off: BTreeSet::new(),
             silent: BTreeSet::new(),
             denies: false,
             key: None,
@@ -163,6 +164,7 @@ pub(crate) struct State {
     /// Everything that reached a machine: when, host, driver and action.
     pub(crate) calls: Vec<(Timestamp, String, DriverKind, Order)>,
     pub(crate) reads: u32,
+    reads_by: BTreeMap<&'static str, u32>,
     /// Where magic packets went.
     pub(crate) packets: Vec<Mac>,
     /// Restarts of BMCs.
@@ -252,6 +254,11 @@ impl State {
         Ok(())
     }
 
+    /// Readings that were asked of the drivers of this kind.
+    pub(crate) fn reads_by(&self, driver: &str) -> u32 {
+        self.reads_by.get(driver).copied().unwrap_or_default()
+    }
+
     pub(crate) fn node_is_gone(&self, host: &str) -> bool {
         self.nodes.get(host).is_none_or(|node| node.deleted)
     }
@@ -333,12 +340,16 @@ impl Power for TestDriver {
     }
 
     async fn read(&self, bmc: &Bmc) -> Result<Reading, PowerError> {
-        self.outside.state().reads += 1;
+        {
+            let mut state = self.outside.state();
+            state.reads += 1;
+            *state.reads_by.entry(self.name()).or_default() += 1;
+        }
         self.travel(bmc).await?;
         let now = self.outside.clock.now();
         let state = self.outside.state();
         let machine = &state.machines[&bmc.host];
-        let on = machine.on && !machine.lies_off;
+        let on = machine.on && !machine.lies_off.contains(self.name());
         Ok(Reading {
             state: match (machine.stuck, on) {
                 (true, _) => PowerState::PoweringOn,

@@ -23,6 +23,7 @@ impl Turn<'_> {
         self.observe_power();
         self.observe_presence();
         self.observe_node();
+        self.observe_disagreement();
         self.observe_off();
         self.observe_bmc();
         self.observe_people();

@@ -11,19 +11,7 @@ pub(super) fn serving(mut turn: Turn<'_>) -> Step {
     if turn.is_off_proved() {
         return unexpected_off(turn);
     }
-    let disagrees = turn.is_off_twice() && turn.is_lease_fresh();
-    turn.condition(
-        ConditionType::PowerReadingDisagrees,
-        Some(disagrees),
-        if disagrees { "LeaseIsFresh" } else { "Agrees" },
-        if disagrees { "the BMC says off while the kubelet keeps renewing its lease" } else { "" },
-    );
-    if disagrees && !turn.is_blocked() {
-        let second =
-            turn.settings().drivers.iter().enumerate().skip(1).find(|(_, one)| one.abilities.read_power);
-        let driver = second.map(|(index, _)| index);
-        turn.ask(EffectKind::Probe { driver });
-    }
+    turn.ask_other_driver();
     note_deleted(&mut turn);
     if let Some((rule, reason)) = lost(&mut turn) {
         if stands_down_deleted(&mut turn) {
@@ -69,8 +57,8 @@ pub(super) fn serving(mut turn: Turn<'_>) -> Step {
         );
     }
     match turn.want() {
-        Want::Off(cause, reason) => stand_down(turn, cause, &reason, disagrees),
-        Want::On(_, _) | Want::Nothing(_) if disagrees => turn.stay_by(
+        Want::Off(cause, reason) => stand_down(turn, cause, &reason),
+        Want::On(_, _) | Want::Nothing(_) if turn.status.power_disagreement.is_some() => turn.stay_by(
             Rule::Drift(2),
             "the BMC says off, and 1 kubelet renews its lease; the kubelet is believed",
         ),
@@ -246,9 +234,9 @@ pub(super) fn unexpected_off(mut turn: Turn<'_>) -> Step {
 }
 
 /// Why a host may not be stood down now.
-fn stand_down_refused(turn: &mut Turn<'_>, cause: &Cause, disagrees: bool) -> Option<String> {
+fn stand_down_refused(turn: &mut Turn<'_>, cause: &Cause) -> Option<String> {
     let keeps_power = *cause == Cause::Deletion && turn.seen.deletion == super::Deletion::Requested;
-    if disagrees {
+    if turn.status.power_disagreement.is_some() {
         return Some("its 2 signals about power disagree".into());
     }
     if !keeps_power && turn.is_blocked() {
@@ -296,7 +284,7 @@ fn stand_down_refused(turn: &mut Turn<'_>, cause: &Cause, disagrees: bool) -> Op
     None
 }
 
-fn stand_down(mut turn: Turn<'_>, cause: Cause, reason: &str, disagrees: bool) -> Step {
+fn stand_down(mut turn: Turn<'_>, cause: Cause, reason: &str) -> Step {
     if turn.pretends() {
         // Whoever takes pods from a machine that stays on does harm for nothing.
         let hint =
@@ -305,7 +293,7 @@ fn stand_down(mut turn: Turn<'_>, cause: Cause, reason: &str, disagrees: bool) -
         turn.condition(ConditionType::DryRun, Some(true), "WouldStandDown", &text);
         return turn.stay(format!("not stood down, as dry-run is its only driver; {text}"));
     }
-    if let Some(why) = stand_down_refused(&mut turn, &cause, disagrees) {
+    if let Some(why) = stand_down_refused(&mut turn, &cause) {
         return turn.stay(format!("not stood down: {why}"));
     }
     turn.begin(OpKind::Off, cause, reason);

@@ -353,7 +353,7 @@ pub const DRIFT: [Cell; 9] = [
         power: "off, however often",
         kubernetes: "lease fresh",
         verdict: "the BMC is wrong",
-        reaction: "stay ready, condition PowerReadingDisagrees, ask the second driver",
+        reaction: "stay ready and keep the host, condition PowerReadingDisagrees until that driver reads up again or the lease stops; one other driver is asked once, and its answer is told",
         from: &[Serving, Degraded],
         to: &[Serving, Degraded],
     },
