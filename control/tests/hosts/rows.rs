@@ -543,6 +543,41 @@ async fn the_second_driver_is_remembered_for_a_while_and_the_first_comes_back() 
     assert_eq!(world.status("h1").await.driver_fallback, None);
 }
 
+/// A BMC that cannot do what a host needs, with another driver behind it that can.
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_is_not_able_leaves_it_to_the_next() {
+    for second in [DriverKind::Ipmi, DriverKind::Agent] {
+        let world = World::new().await;
+        world
+            .register("h1", |spec| {
+                let third = DriverSpec::new(DriverKind::Ipmi);
+                spec.drivers = vec![DriverSpec::new(DriverKind::Redfish), DriverSpec::new(second)];
+                spec.drivers.extend((second != DriverKind::Ipmi).then_some(third));
+                spec.boot_profile = Some("pxe-once".into());
+            })
+            .await;
+        {
+            let mut state = world.outside.state();
+            let unable = &mut state.machines.get_mut("h1").unwrap().unable;
+            unable.extend([("redfish", "graceful-off"), ("redfish", "boot")]);
+        }
+        world.until("h1", Phase::Idle, 120).await;
+        world.pass(130).await;
+        world.want("h1", Switch::On, "i-on").await;
+        world.until("h1", Phase::Serving, 300).await;
+        let status = world.status("h1").await;
+        assert_eq!(status.failures, [], "no strike for what a driver cannot do");
+        assert_eq!(world.outside.state().boots, [muster_model::power::DriverKind::Ipmi]);
+        world.pass(700).await;
+        world.want("h1", Switch::Off, "i-off").await;
+        world.until("h1", Phase::Idle, 300).await;
+        let state = world.outside.state();
+        let ways: Vec<_> =
+            state.calls.iter().map(|(_, _, by, order)| format!("{by} {}", order.action)).collect();
+        assert_eq!(ways, ["redfish on".to_owned(), format!("{second} graceful-off")]);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_request_by_hand_holds_and_maintenance_stops_everything() {
     let world = World::new().await;

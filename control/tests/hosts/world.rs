@@ -77,6 +77,8 @@ pub(crate) struct Machine {
     /// Drivers that do not answer.
     pub(crate) silent: BTreeSet<&'static str>,
     pub(crate) denies: bool,
+    /// What a driver is not able to do on it.
+    pub(crate) unable: BTreeSet<(&'static str, &'static str)>,
     /// The key that its BMC shows, where keys are compared at all.
     pub(crate) key: Option<Pin>,
     /// How it is talked to without checking who it is.
@@ -106,6 +108,7 @@ impl Machine {
             lies_off: BTreeSet::new(),
             silent: BTreeSet::new(),
             denies: false,
+            unable: BTreeSet::new(),
             key: None,
             unverified: None,
             latency: Duration::from_millis(20),
@@ -163,6 +166,8 @@ pub(crate) struct State {
     pub(crate) evictions: u32,
     /// Everything that reached a machine: when, host, driver and action.
     pub(crate) calls: Vec<(Timestamp, String, DriverKind, Order)>,
+    /// Drivers that set the boot device.
+    pub(crate) boots: Vec<DriverKind>,
     pub(crate) reads: u32,
     reads_by: BTreeMap<&'static str, u32>,
     /// Where magic packets went.
@@ -285,6 +290,10 @@ impl TestDriver {
         }
     }
 
+    fn unable(&self, bmc: &Bmc, what: &str) -> PowerError {
+        PowerError::new(bmc, Fault::Unsupported { what: what.into(), driver: self.kind })
+    }
+
     /// The way to the machine and back, and what may happen on it.
     async fn travel(&self, bmc: &Bmc) -> Result<(), PowerError> {
         let (latency, silent, denies, key) = {
@@ -374,6 +383,11 @@ impl Power for TestDriver {
             state.packets.push(*mac);
         }
         let machine = state.machines.get_mut(&bmc.host).unwrap();
+        let action = order.action.to_string();
+        if machine.unable.contains(&(name, action.as_str())) {
+            state.calls.pop();
+            return Err(self.unable(bmc, &action));
+        }
         match order.action {
             PowerAction::On if !machine.ignores_on.contains(name) => machine.switch(true, now),
             PowerAction::GracefulOff if !machine.ignores_acpi && machine.is_up(now) => {
@@ -401,6 +415,11 @@ impl Power for TestDriver {
     ) -> Result<BootOverride, PowerError> {
         self.travel(bmc).await?;
         leave.ask().map_err(|fault| PowerError::new(bmc, fault))?;
+        let mut state = self.outside.state();
+        if state.machines[&bmc.host].unable.contains(&(self.name(), "boot")) {
+            return Err(self.unable(bmc, "boot"));
+        }
+        state.boots.push(self.kind);
         Ok(boot)
     }
 

@@ -215,6 +215,9 @@ fn self_test(mut turn: Turn<'_>) -> Step {
                     release(turn, "1 self-test passed: on, booted and off again")
                 };
             }
+            if stage == TestStage::PowerOff && turn.note_refused_ask() && turn.off_refused().is_none() {
+                turn.ask_off();
+            }
             if stage == TestStage::PowerOff && late {
                 turn.stage(TestStage::ForceOff, limits.force_off);
                 return turn.stay_by(Rule::Row(28), "self-test, stage 3 of 3: to be forced off");

@@ -40,7 +40,7 @@ pub enum BootNeed {
     Profile,
 }
 
-/// One driver of a host, with what a probe left of its abilities.
+/// One driver of a host, with its abilities.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DriverView {
     pub kind: DriverKind,

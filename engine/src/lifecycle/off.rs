@@ -1,8 +1,6 @@
 //! The state `off`: enrolling, idle, reserved.
 
-use muster_model::host::{
-    Cause, ConditionType, DriverKind, NodeAtOff, OnUnexpectedOn, OpKind, Phase, PowerCall,
-};
+use muster_model::host::{Cause, ConditionType, DriverKind, NodeAtOff, OnUnexpectedOn, OpKind, Phase};
 
 use super::{BootNeed, Cordon, EffectKind, Rule, Step, rules::Want, turn::Turn};
 
@@ -172,13 +170,13 @@ pub(super) fn reserved(mut turn: Turn<'_>) -> Step {
 impl Turn<'_> {
     /// Sets the boot device if a profile asks for it and a driver can.
     pub(super) fn prepare_boot(&mut self) {
-        let driver = self.first(|abilities| abilities.boot_once);
+        let call = self.set_boot(self.op.as_ref().map_or(0, |op| op.boots_refused));
         let needed = self.settings().boot == BootNeed::Profile;
         let Some(op) = self.op.as_mut() else { return };
-        match driver {
-            Some(driver) if needed && !op.boot_set => {
+        match call {
+            Some(call) if needed && !op.boot_set => {
                 if self.no_calls.is_none() && op.pending.is_none() {
-                    self.call(PowerCall::SetBoot { driver }, None);
+                    self.call(call, None);
                 }
             }
             Some(_) | None => op.boot_set = true,
@@ -301,7 +299,8 @@ impl Turn<'_> {
         if boot_id.is_some() {
             self.status.boot_id_at_off = boot_id;
         }
-        let Some(call) = self.graceful_off() else { return };
+        let refused = self.op.as_ref().map_or(0, |op| op.asks_refused);
+        let Some(call) = self.graceful_off(refused) else { return };
         let expects = self.is_readable().then_some(muster_model::host::Power::On);
         self.call(call, expects);
         let now = self.now;

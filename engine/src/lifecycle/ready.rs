@@ -87,7 +87,7 @@ fn stands_down_deleted(turn: &mut Turn<'_>) -> bool {
     is_deleted(turn)
         && turn.settings().policy.on_node_deleted == OnNodeDeleted::StandDown
         && turn.pods().is_some_and(|pods| pods.total() == 0)
-        && turn.graceful_off().is_some()
+        && turn.graceful_off(0).is_some()
         && turn.off_refused().is_none()
 }
 
@@ -245,7 +245,7 @@ fn stand_down_refused(turn: &mut Turn<'_>, cause: &Cause) -> Option<String> {
     if !keeps_power && turn.is_readable() && turn.power() != Some(Power::On) {
         return Some("0 fresh readings say that it is on, so it could not be switched off safely".into());
     }
-    if !keeps_power && turn.graceful_off().is_none() && turn.force_off(0).is_none() {
+    if !keeps_power && turn.graceful_off(0).is_none() && turn.force_off(0).is_none() {
         return Some("0 of its drivers can switch it off".into());
     }
     if turn.pods().is_none() {

@@ -2,7 +2,9 @@
 
 use muster_model::{
     Duration, Known, Timestamp,
-    host::{BootProofBy, Cause, DriverKind, OnReset, Power, PowerAction, PowerCall, Presence, Switch},
+    host::{
+        Abilities, BootProofBy, Cause, DriverKind, OnReset, Power, PowerAction, PowerCall, Presence, Switch,
+    },
 };
 
 use super::{Deletion, Freeze, NodeSeen, NodeView, PodsView, turn::Turn};
@@ -363,8 +365,18 @@ impl Turn<'_> {
         rungs
     }
 
-    pub(super) fn graceful_off(&self) -> Option<PowerCall> {
-        self.first(|abilities| abilities.graceful_off).map(|driver| PowerCall::GracefulOff { driver })
+    /// Asks the machine to shut down by the first driver that can, past as many as have refused.
+    pub(super) fn graceful_off(&self, refused: u32) -> Option<PowerCall> {
+        let able = self.able(|abilities| abilities.graceful_off);
+        let driver = *able.get(usize::try_from(refused).ok()?)?;
+        Some(PowerCall::GracefulOff { driver })
+    }
+
+    /// Sets the boot device by the first driver that can, past as many as have refused.
+    pub(super) fn set_boot(&self, refused: u32) -> Option<PowerCall> {
+        let able = self.able(|abilities| abilities.boot_once);
+        let driver = *able.get(usize::try_from(refused).ok()?)?;
+        Some(PowerCall::SetBoot { driver })
     }
 
     /// Forced off by the first driver that can, the second time by the next one if there is one.
@@ -372,19 +384,18 @@ impl Turn<'_> {
         if !self.settings().policy.force_off.is_allowed() {
             return None;
         }
-        let able: Vec<_> = self
-            .settings()
-            .drivers
-            .iter()
-            .enumerate()
-            .filter(|(_, driver)| driver.abilities.force_off)
-            .map(|(index, _)| index)
-            .collect();
+        let able = self.able(|abilities| abilities.force_off);
         let place = usize::try_from(sent).unwrap_or(0).min(able.len().checked_sub(1)?);
         Some(PowerCall::ForceOff { driver: able[place] })
     }
 
-    pub(super) fn first(&self, can: impl Fn(&muster_model::host::Abilities) -> bool) -> Option<usize> {
+    /// The places of the drivers that can, in order.
+    fn able(&self, can: impl Fn(&Abilities) -> bool) -> Vec<usize> {
+        let drivers = self.settings().drivers.iter().enumerate();
+        drivers.filter(|(_, driver)| can(&driver.abilities)).map(|(index, _)| index).collect()
+    }
+
+    pub(super) fn first(&self, can: impl Fn(&Abilities) -> bool) -> Option<usize> {
         self.settings().drivers.iter().position(|driver| can(&driver.abilities))
     }
 }

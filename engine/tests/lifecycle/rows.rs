@@ -1,8 +1,8 @@
 //! One test per row of the transition table.
 
 use muster_engine::lifecycle::{
-    BootNeed, Cordon, Deletion, EffectKind, Evidence, HostState, NodeView, Outcome, Performed, PodsView,
-    Rule, Step, TroubleClass, enrol, step,
+    BootNeed, Cordon, Deletion, DriverView, EffectKind, Evidence, HostState, NodeView, Outcome, Performed,
+    PodsView, Rule, Step, TroubleClass, enrol, step,
 };
 use muster_model::{
     Duration, Known, Timestamp,
@@ -109,6 +109,28 @@ fn row_05_the_boot_device_is_set_when_a_profile_asks() {
     check(&done, 5, Phase::PreparingBoot);
     assert_eq!(calls(&done), [PowerCall::SetBoot { driver: 0 }]);
     assert_eq!(done.state.status.deadline, Some(at(185)));
+}
+
+#[test]
+fn row_05_a_driver_that_cannot_set_the_boot_device_leaves_it_to_the_next() {
+    let mut seen = wanted_on(at(5));
+    seen.settings.boot = BootNeed::Profile;
+    let first = step(&host(Phase::Reserved), &seen, at(5));
+    assert_eq!(calls(&first), [PowerCall::SetBoot { driver: 0 }]);
+    seen.performed = refused(1);
+    let second = step(&first.state, &seen, at(5));
+    assert_eq!(
+        (second.state.phase(), calls(&second)),
+        (Phase::PreparingBoot, vec![PowerCall::SetBoot { driver: 1 }])
+    );
+    assert_eq!(second.state.status.failures, []);
+    let mut set = seen.clone();
+    set.performed = Performed::Ended { op: "h1-1".into(), seq: 2, outcome: Outcome::Accepted };
+    check(&step(&second.state, &set, at(5)), 7, Phase::PowerRequested);
+    seen.performed = refused(2);
+    let failed = step(&second.state, &seen, at(5));
+    check(&failed, 21, Phase::Backoff);
+    assert_eq!(failed.state.status.failures[0].reason, "NotSupported");
 }
 
 #[test]
@@ -498,6 +520,33 @@ fn row_22_shutdown_stores_the_boot_id() {
     assert_eq!(calls(&step(&state, &wanted_off(at(5)), at(5))), [], "opposite actions are kept apart");
 }
 
+fn refused(seq: u32) -> Performed {
+    let outcome = Outcome::Refused { reason: "NotSupported", message: "no GracefulShutdown".into() };
+    Performed::Ended { op: "h1-1".into(), seq, outcome }
+}
+
+/// Nobody cuts the power of a system that another driver could ask: each one that can has its turn, and all of the time.
+#[test]
+fn row_22_a_driver_that_cannot_ask_leaves_it_to_the_next() {
+    let mut state = with_deadline(Phase::Drained, 900);
+    let mut seen = wanted_off(at(5));
+    let drivers = [DriverKind::Redfish, DriverKind::Wol, DriverKind::Agent, DriverKind::Ipmi];
+    seen.settings.drivers = drivers.map(DriverView::full).into();
+    for (seq, now, driver) in [(1, 5, 0), (2, 10, 2), (3, 15, 3)] {
+        (seen.power, seen.node) =
+            (seen_power(Power::On, at(now)), known(NodeView::Present(node(at(now))), at(now)));
+        seen.pods = known(PodsView::default(), at(now));
+        let done = step(&state, &seen, at(now));
+        assert_eq!(done.state.phase(), Phase::Stopping, "{}", done.reason);
+        assert_eq!(calls(&done), [PowerCall::GracefulOff { driver }]);
+        assert_eq!(done.state.status.deadline, Some(at(now + 300)));
+        (state, seen.performed) = (done.state, refused(seq));
+    }
+    let done = step(&state, &seen, at(15));
+    check(&done, 23, Phase::ForcingOff);
+    assert_eq!(calls(&done), [PowerCall::ForceOff { driver: 0 }]);
+}
+
 /// A BMC that was away when its machine was to be asked: the time to shut down begins with the asking.
 #[test]
 fn row_22_a_system_that_is_asked_late_gets_all_of_its_time() {
@@ -664,6 +713,11 @@ fn row_28_out_of_quarantine_by_a_person_or_a_self_test() {
     let one = step(&down.state, &seen, at(day + 150));
     assert_eq!(one.state.phase(), Phase::Quarantined, "off was read once");
     check(&step(&one.state, &evidence(at(day + 175)), at(day + 175)), 28, Phase::Idle);
+    // A driver that cannot ask leaves it to the next.
+    let mut seen = on(at(day + 125));
+    let outcome = Outcome::Refused { reason: "NotSupported", message: "no GracefulShutdown".into() };
+    seen.performed = Performed::Ended { op: "h1-2".into(), seq: 2, outcome };
+    assert_eq!(calls(&step(&down.state, &seen, at(day + 125))), [PowerCall::GracefulOff { driver: 1 }]);
 }
 
 #[test]
