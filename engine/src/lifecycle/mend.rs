@@ -68,6 +68,9 @@ impl Turn<'_> {
         if let Some(presence) = &mut status.presence {
             back(&mut presence.since);
         }
+        if let Some(proof) = &mut status.boot_proof {
+            back(&mut proof.at);
+        }
         if let Some(op) = &mut self.op {
             for time in [
                 &mut op.boot_deadline,
@@ -147,6 +150,9 @@ impl Turn<'_> {
         }
         status.starts.iter_mut().for_each(|time| least(time, now));
         status.failures.iter_mut().for_each(|failure| least(&mut failure.at, now));
+        if let Some(proof) = &mut status.boot_proof {
+            least(&mut proof.at, now);
+        }
         let longest = longest(limits);
         for (time, most) in [
             (&mut status.deadline, longest),

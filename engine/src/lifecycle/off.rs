@@ -1,6 +1,8 @@
 //! The state `off`: enrolling, idle, reserved.
 
-use muster_model::host::{Cause, ConditionType, DriverKind, NodeAtOff, OnUnexpectedOn, OpKind, Phase};
+use muster_model::host::{
+    BootProof, Cause, ConditionType, DriverKind, NodeAtOff, OnUnexpectedOn, OpKind, Phase,
+};
 
 use super::{BootNeed, Cordon, EffectKind, Rule, Step, rules::Want, turn::Turn};
 
@@ -104,6 +106,10 @@ fn unexpected_on(mut turn: Turn<'_>) -> Step {
             }
             let text = format!("on for more than {wait} without a node; switched off by policy");
             turn.begin(OpKind::Off, Cause::Drift, &text);
+            // Somebody switched it on to use it.
+            if let Some(op) = turn.op.as_mut() {
+                op.os_seen = true;
+            }
             let grace = turn.settings().limits.grace;
             turn.ask_off();
             turn.go(Rule::Drift(6), Phase::Stopping, Some(grace), text)
@@ -237,10 +243,7 @@ impl Turn<'_> {
         if waked && wol {
             self.status.wake_proved_at = Some(now);
         }
-        if let Some(by) = self.joined() {
-            let boot_id = self.node().flatten().and_then(|node| node.boot_id.clone());
-            self.status.boot_proof = Some(muster_model::host::BootProof { boot_id, at: now, by });
-        }
+        self.note_boot();
         self.status.join_time = Some(now);
         self.status.serving_since = Some(now);
         self.status.not_ready_since = None;
@@ -260,6 +263,13 @@ impl Turn<'_> {
         }
         self.dress_node();
         self.go(rule, Phase::Serving, None, reason)
+    }
+
+    /// Writes down which boot its node shows, and what proves it.
+    pub(super) fn note_boot(&mut self) {
+        let Some(by) = self.joined() else { return };
+        let boot_id = self.node().flatten().and_then(|node| node.boot_id.clone());
+        self.status.boot_proof = Some(BootProof { boot_id, at: self.now, by });
     }
 
     /// What a serving node should look like. Asked for until it is seen, whoever died in between.

@@ -139,6 +139,7 @@ pub(super) fn lost_node(mut turn: Turn<'_>) -> Step {
         return unexpected_off(turn);
     }
     if turn.is_node_fine() {
+        turn.note_boot();
         turn.op = None;
         turn.condition(ConditionType::NodeLost, Some(false), "Ready", "");
         turn.dress_node();

@@ -190,6 +190,13 @@ impl Turn<'_> {
             || self.joined().is_some()
     }
 
+    /// Whether a boot was proved since anything was last asked of its power: a system is there to be asked, even if its
+    /// node is silent.
+    pub(super) fn is_boot_proved(&self) -> bool {
+        let asked = self.status.power_action_time;
+        self.status.boot_proof.as_ref().is_some_and(|proof| asked.is_none_or(|asked| proof.at >= asked))
+    }
+
     /// Whether the BMC's account, certificate or identity is refused.
     pub(super) fn is_blocked(&self) -> bool {
         self.status.bmc_blocked.is_some()

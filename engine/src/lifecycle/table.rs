@@ -306,7 +306,7 @@ pub const ROWS: [Row; 30] = [
         27,
         &[Backoff],
         "the retry time came",
-        "probe: off goes to idle, a joined node to serving, on without a node is switched off; unknown waits longer",
+        "probe: off goes to idle, a joined node to serving, on without a node is switched off, gracefully if it booted since its power was last asked for; unknown waits longer",
         &[Idle, Serving, Stopping, Backoff],
         "retry after twice as long, up to 8h",
     ),

@@ -1,7 +1,8 @@
 //! The drift matrix, cell by cell, and the policies that choose the reaction.
 
 use muster_engine::lifecycle::{
-    DriverView, EffectKind, Evidence, HostState, NodeView, PodsView, PowerSeen, Rule, TroubleClass, step,
+    DriverView, EffectKind, Evidence, HostState, NodeView, Outcome, Performed, PodsView, PowerSeen, Rule,
+    TroubleClass, step,
 };
 use muster_model::{
     Known,
@@ -246,6 +247,16 @@ fn cell_6_switched_on_by_hand_is_left_alone_for_half_an_hour() {
         late.settings.policy.on_unexpected_on = policy;
         let done = step(&done.state, &late, at(1805));
         assert_eq!((done.rule, done.state.phase()), (Rule::Drift(6), phase));
+        if policy == OnUnexpectedOn::EnforceOff {
+            assert_eq!(calls(&done), [PowerCall::GracefulOff { driver: 0 }]);
+            late.performed = Performed::Ended { op: "h1-2".into(), seq: 1, outcome: Outcome::Accepted };
+            let next = step(&done.state, &late, at(1805));
+            assert_eq!(
+                (next.state.phase(), calls(&next)),
+                (Phase::Stopping, vec![]),
+                "it has its time for that"
+            );
+        }
     }
     // Never while anyone could still be on it.
     let mut late = evidence(at(1805));

@@ -7,8 +7,9 @@ use muster_engine::lifecycle::{
 use muster_model::{
     Duration, Known, Timestamp,
     host::{
-        Acknowledgement, Admin, BlockCause, ConditionType, DriverKind, Intent, OnReset, Permission, Phase,
-        Power, PowerCall, PowerReading, Quarantine, Switch, TestStage, is_true,
+        Acknowledgement, Admin, BlockCause, BootProof, BootProofBy, ConditionType, DriverKind, Intent,
+        OnReset, Permission, Phase, Power, PowerAction, PowerCall, PowerReading, Quarantine, Switch,
+        TestStage, is_true,
     },
 };
 
@@ -358,7 +359,13 @@ fn row_15_a_node_that_is_away_is_lost_and_may_come_back() {
     assert_eq!(calls(&step(&cycle.state, &later, at(130))), [], "at most once, even if nobody knows");
     let mut back = on(at(200));
     back.node = known(NodeView::Present(node(at(200))), at(200));
-    check(&step(&done.state, &back, at(200)), 15, Phase::Serving);
+    let back = step(&done.state, &back, at(200));
+    check(&back, 15, Phase::Serving);
+    assert_eq!(
+        back.state.status.boot_proof.map(|proof| proof.at),
+        Some(at(200)),
+        "whatever it did meanwhile"
+    );
 }
 
 #[test]
@@ -668,7 +675,23 @@ fn row_27_the_retry_finds_out_where_the_host_stands() {
     check(&step(&state, &seen, at(60)), 27, Phase::Serving);
     let reading = PowerReading { power: Power::On, driver: DriverKind::Redfish, since: at(0) };
     state.status.power = Known::Value { value: reading, at: at(0) };
-    check(&step(&state, &on(at(60)), at(60)), 27, Phase::Stopping);
+    let stopping = step(&state, &on(at(60)), at(60));
+    check(&stopping, 27, Phase::Stopping);
+    check(&step(&stopping.state, &on(at(60)), at(60)), 23, Phase::ForcingOff);
+    // A system that booted since its power was last asked for is asked to shut down, and has its time for it.
+    state.status.last_power_action = Some(PowerAction::On);
+    for (requested, first) in
+        [(-900, PowerCall::GracefulOff { driver: 0 }), (-100, PowerCall::ForceOff { driver: 0 })]
+    {
+        state.status.power_action_time = Some(at(requested));
+        state.status.boot_proof = Some(BootProof { boot_id: None, at: at(-600), by: BootProofBy::Lease });
+        let stopping = step(&state, &on(at(60)), at(60)).state;
+        assert_eq!(
+            calls(&step(&stopping, &on(at(60)), at(60))),
+            [first],
+            "power was asked for at {requested}"
+        );
+    }
     let mut seen = evidence(at(60));
     seen.power = unknown(at(60));
     let done = step(&state, &seen, at(60));
