@@ -12,7 +12,7 @@ use muster_model::{
     Clock, Duration, Known, Timestamp,
     host::{
         Admin, BareMetalNodeSpec, BareMetalNodeStatus, ConditionStatus, ConditionType, HostCondition,
-        HostIdentity, OpKind, OtherReading, Phase, PowerInterface, find_condition,
+        HostIdentity, OpKind, OtherReading, Permission, Phase, PowerInterface, find_condition,
         keys::{self, HostRecord, host_prefix},
         set_condition,
     },
@@ -470,7 +470,10 @@ impl Turn<'_> {
         let Some(from) = from else { return false };
         let old = from.op.as_ref().map(|op| &op.id);
         let begins = step.state.op.as_ref().filter(|op| Some(&op.id) != old);
-        let starts = begins.is_some_and(|op| matches!(op.kind, OpKind::On | OpKind::SelfTest));
+        let starts = begins.is_some_and(|op| match op.kind {
+            OpKind::On | OpKind::SelfTest | OpKind::Cycle => true,
+            OpKind::Off => false,
+        });
         if !starts {
             if from.status.reason.starts_with("waits: ") && !step.moved() {
                 step.state.status.reason.clone_from(&step.reason);
@@ -481,17 +484,22 @@ impl Turn<'_> {
         let tick = self.shared.clock.monotonic();
         let admitted = self.shared.gate().admit(self.name, spec, rack.as_ref(), &self.shared.book(), tick);
         let Err(refusal) = admitted else { return false };
-        *step = if from.status.phase == Phase::Idle {
-            // What was observed is kept; what is wanted has to wait.
-            let mut without = seen.clone();
-            without.intent = None;
-            without.settings.manual = None;
-            if without.freeze == Freeze::AllOn {
-                without.freeze = Freeze::None;
+        // What was observed is kept; what is wanted has to wait.
+        let mut without = seen.clone();
+        *step = match from.status.phase {
+            Phase::Idle => {
+                without.intent = None;
+                without.settings.manual = None;
+                if without.freeze == Freeze::AllOn {
+                    without.freeze = Freeze::None;
+                }
+                lifecycle::step(from, &without, now)
             }
-            lifecycle::step(from, &without, now)
-        } else {
-            Step {
+            Phase::Lost => {
+                without.settings.policy.cycle_lost = Permission::Refused;
+                lifecycle::step(from, &without, now)
+            }
+            _ => Step {
                 state: from.clone(),
                 from: from.status.phase,
                 rule: Rule::Wait,
@@ -499,7 +507,7 @@ impl Turn<'_> {
                 reason: refusal.to_string(),
                 wake: None,
                 gone: false,
-            }
+            },
         };
         step.state.status.reason = refusal.to_string();
         self.shared.counters.waited();

@@ -264,7 +264,10 @@ impl Turn<'_> {
         match call.call {
             PowerCall::GracefulOff { .. } => op.asked_off_at = None,
             PowerCall::ForceOff { .. } => op.force_offs = op.force_offs.saturating_sub(1),
-            PowerCall::PowerCycle { .. } => self.op = None,
+            PowerCall::PowerCycle { .. } => {
+                self.op = None;
+                self.status.starts.retain(|start| *start != call.at);
+            }
             PowerCall::SetBoot { .. }
             | PowerCall::PowerOn { .. }
             | PowerCall::WolBurst { .. }

@@ -2,7 +2,7 @@
 
 use muster_model::host::{
     Cause, ConditionType, DriverKind, Intent, OnNodeDeleted, OnUnexpectedOff, OpKind, Phase, Power,
-    PowerCall, is_true,
+    PowerCall, find_condition, is_true,
 };
 
 use super::{EffectKind, Rule, Step, rules::Want, turn::Turn};
@@ -158,22 +158,52 @@ pub(super) fn lost_node(mut turn: Turn<'_>) -> Step {
         turn.ask_probe();
         return turn.stay(format!("its node is away; {left} left to come back; 0 power cycles: {why}"));
     }
-    let cycled = turn.op.as_ref().is_some_and(|op| op.cycled);
-    let driver = turn.first(|abilities| abilities.cycle);
-    if let (Some(driver), false, true) = (driver, cycled, turn.settings().policy.cycle_lost.is_allowed()) {
-        // Never on a machine whose node may only be hidden from us.
-        let silent = turn.is_lease_silent() == Some(true);
-        if silent && turn.power() == Some(Power::On) && turn.off_refused().is_none() && turn.op.is_none() {
-            turn.begin(OpKind::Cycle, Cause::Recovery, "its node is lost");
-            turn.call(PowerCall::PowerCycle { driver }, Some(Power::On));
-            if let Some(op) = turn.op.as_mut() {
-                op.cycled = true;
-            }
-            return turn.stay_by(Rule::Row(15), "1 power cycle, as its pool allows; 0 pods are left on it");
+    if let Some(driver) = cycles(&turn) {
+        // A cycle wears a machine as any other start, and nobody asked for this one.
+        let Some((why, again)) = turn.wake_refused(&Cause::Drift) else {
+            return cycle(turn, driver);
+        };
+        if let Some(again) = again {
+            turn.look_at(again);
         }
+        tell_lost(&mut turn, &format!("0 power cycles: {why}"));
+        turn.ask_probe();
+        return turn.stay(format!("its node is away; {left} left to come back; 0 power cycles: {why}"));
     }
     turn.ask_probe();
     turn.stay(format!("its node is away; {left} left to come back"))
+}
+
+/// The driver to cycle its power with, if its pool allows that, once.
+fn cycles(turn: &Turn<'_>) -> Option<usize> {
+    let driver = turn.first(|abilities| abilities.cycle)?;
+    // Never on a machine whose node may only be hidden from us.
+    let silent = turn.is_lease_silent() == Some(true);
+    let goes = turn.settings().policy.cycle_lost.is_allowed()
+        && silent
+        && turn.power() == Some(Power::On)
+        && turn.off_refused().is_none()
+        && turn.op.is_none();
+    goes.then_some(driver)
+}
+
+fn cycle(mut turn: Turn<'_>, driver: usize) -> Step {
+    turn.begin(OpKind::Cycle, Cause::Recovery, "its node is lost");
+    turn.call(PowerCall::PowerCycle { driver }, Some(Power::On));
+    if let Some(op) = turn.op.as_mut() {
+        op.cycled = true;
+    }
+    turn.status.starts.push(turn.now);
+    tell_lost(&mut turn, "1 power cycle was asked for");
+    turn.stay_by(Rule::Row(15), "1 power cycle, as its pool allows; 0 pods are left on it")
+}
+
+/// Says what is done about a lost node where people look for it.
+fn tell_lost(turn: &mut Turn<'_>, what: &str) {
+    let told = find_condition(&turn.status.conditions, ConditionType::NodeLost);
+    let reason = told.map_or_else(|| "NotReady".to_owned(), |one| one.reason.clone());
+    let text = format!("its node does not report; {what}");
+    turn.condition(ConditionType::NodeLost, Some(true), &reason, &text);
 }
 
 /// It cannot be brought to a known state.

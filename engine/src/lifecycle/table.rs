@@ -196,7 +196,7 @@ pub const ROWS: [Row; 30] = [
         15,
         &[Serving, Degraded, Lost],
         "the node is not Ready for more than 2 minutes; or it is Ready again",
-        "raise a condition; one power cycle if the pool allows it and no pod is left",
+        "raise a condition; one power cycle if the pool allows it, no pod is left, and wear limits and limits across hosts allow a start",
         &[Lost, Serving],
         "lostDeadline 15m, then row 24",
     ),

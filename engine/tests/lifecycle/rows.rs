@@ -9,7 +9,7 @@ use muster_model::{
     host::{
         Acknowledgement, Admin, BlockCause, BootProof, BootProofBy, ConditionType, DriverKind, Intent,
         OnReset, Permission, Phase, Power, PowerAction, PowerCall, PowerReading, Quarantine, Switch,
-        TestStage, is_true,
+        TestStage, find_condition, is_true,
     },
 };
 
@@ -366,6 +366,45 @@ fn row_15_a_node_that_is_away_is_lost_and_may_come_back() {
         Some(at(200)),
         "whatever it did meanwhile"
     );
+}
+
+/// A power cycle wears a machine as a start does: it keeps to the same limits and counts towards them.
+#[test]
+fn row_15_a_power_cycle_keeps_to_the_limits_of_wear() {
+    let mut seen = on(at(2_000));
+    seen.settings.policy.cycle_lost = Permission::Allowed;
+    seen.settings.policy.max_cycles_per_day = 3;
+    let lost = with_deadline(Phase::Lost, 3_000);
+    let condition = |done: &Step| {
+        find_condition(&done.state.status.conditions, ConditionType::NodeLost).unwrap().message.clone()
+    };
+    for (starts, why, again) in [
+        (vec![at(-9_000), at(1_101)], "switched on less than 15m ago", Some(at(2_001))),
+        (
+            vec![at(-9_000), at(-6_000), at(0)],
+            "switched on 3 times in 24h, and 3 is the limit",
+            Some(at(2_900)),
+        ),
+    ] {
+        let mut worn = lost.clone();
+        worn.status.starts = starts;
+        let done = step(&worn, &seen, at(2_000));
+        assert_eq!((done.state.phase(), calls(&done)), (Phase::Lost, vec![]), "{}", done.reason);
+        assert!(done.reason.contains(why) && condition(&done).contains(why), "{}", done.reason);
+        assert_eq!((done.wake, &done.state.status.starts), (again, &worn.status.starts));
+    }
+    let mut rested = lost;
+    rested.status.starts = vec![at(-9_000), at(1_100)];
+    let done = step(&rested, &seen, at(2_000));
+    check(&done, 15, Phase::Lost);
+    assert_eq!(calls(&done), [PowerCall::PowerCycle { driver: 0 }]);
+    assert_eq!(done.state.status.starts, [at(-9_000), at(1_100), at(2_000)]);
+    // One that was held back in front of the call has worn nothing.
+    let outcome = Outcome::HeldBack { why: "1 pods came onto its node".into() };
+    seen.performed = Performed::Ended { op: "h1-2".into(), seq: 1, outcome };
+    seen.pods = known(PodsView { evictable: 1, ..PodsView::default() }, at(2_000));
+    let held = step(&done.state, &seen, at(2_000));
+    assert_eq!((calls(&held), held.state.status.starts), (vec![], vec![at(-9_000), at(1_100)]));
 }
 
 #[test]

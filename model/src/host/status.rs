@@ -83,7 +83,7 @@ pub struct BareMetalNodeStatus {
     /// Since when the node of a ready host is not Ready or gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_ready_since: Option<Timestamp>,
-    /// Power-on requests of the last 24 hours.
+    /// Power-on requests and power cycles of the last 24 hours.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub starts: Vec<Timestamp>,
     /// Failed attempts of the last 24 hours, oldest first.
