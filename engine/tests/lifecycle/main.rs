@@ -9,4 +9,5 @@ mod properties;
 mod reference;
 mod rows;
 mod scenarios;
+mod unattended;
 mod world;
