@@ -1,7 +1,10 @@
 //! The state `off`: enrolling, idle, reserved.
 
-use muster_model::host::{
-    BootProof, Cause, ConditionType, DriverKind, NodeAtOff, OnUnexpectedOn, OpKind, Phase,
+use muster_model::{
+    Timestamp,
+    host::{
+        BootProof, BootProofBy, Cause, ConditionType, DriverKind, NodeAtOff, OnUnexpectedOn, OpKind, Phase,
+    },
 };
 
 use super::{BootNeed, Cordon, EffectKind, Rule, Step, rules::Want, turn::Turn};
@@ -238,11 +241,7 @@ impl Turn<'_> {
     /// The node serves: labels, cordon and taints are put right, and asked for until they are seen.
     pub(super) fn serve(mut self, rule: Rule, reason: impl Into<String>) -> Step {
         let now = self.now;
-        let waked = self.op.as_ref().is_some_and(|op| op.kind == OpKind::On && !op.adopted);
-        let wol = self.settings().drivers.iter().any(|driver| driver.kind == DriverKind::Wol);
-        if waked && wol {
-            self.status.wake_proved_at = Some(now);
-        }
+        self.note_wake();
         self.note_boot();
         self.status.join_time = Some(now);
         self.status.serving_since = Some(now);
@@ -270,6 +269,27 @@ impl Turn<'_> {
         let Some(by) = self.joined() else { return };
         let boot_id = self.node().flatten().and_then(|node| node.boot_id.clone());
         self.status.boot_proof = Some(BootProof { boot_id, at: self.now, by });
+    }
+
+    /// The agent says hello from another boot than the last ones: the machine has booted, be its node there or not.
+    pub(super) fn note_hello(&mut self, since: Timestamp) {
+        let Some(hello) = self.seen.agent.hello.as_ref().filter(|hello| hello.at > since) else { return };
+        let last = self.status.boot_proof.as_ref().and_then(|proof| proof.boot_id.as_ref());
+        if [self.status.boot_id_at_off.as_ref(), last].contains(&Some(&hello.boot_id)) {
+            return;
+        }
+        let boot_id = Some(hello.boot_id.clone());
+        self.status.boot_proof = Some(BootProof { boot_id, at: self.now, by: BootProofBy::AgentHello });
+        self.note_wake();
+    }
+
+    /// It has come up. Where magic packets wake it nothing else shows that they do.
+    fn note_wake(&mut self) {
+        let waked = self.op.as_ref().is_some_and(|op| op.kind == OpKind::On && !op.adopted);
+        let wol = self.settings().drivers.iter().any(|driver| driver.kind == DriverKind::Wol);
+        if waked && wol {
+            self.status.wake_proved_at = Some(self.now);
+        }
     }
 
     /// What a serving node should look like. Asked for until it is seen, whoever died in between.

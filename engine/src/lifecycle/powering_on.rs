@@ -181,6 +181,7 @@ pub(super) fn booting(mut turn: Turn<'_>) -> Step {
     if os && let Some(op) = turn.op.as_mut() {
         op.os_seen = true;
     }
+    turn.note_hello(since);
     if turn.is_node_ready() {
         return turn.serve(Rule::Row(13), "1 node of this boot is Ready");
     }

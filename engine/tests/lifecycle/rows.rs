@@ -218,6 +218,32 @@ fn row_10_progress_extends_nothing() {
     check(&step(&with_deadline(Phase::Powered, 900), &seen, at(30)), 10, Phase::Booting);
 }
 
+/// Magic packets are proved by the agent's hello as well as by the node: from this boot, and written down once.
+#[test]
+fn row_10_a_hello_of_another_boot_proves_the_boot() {
+    let mut seen = wanted_on(at(30));
+    (seen.settings, seen.power) = (wol_settings(), unknown(at(30)));
+    seen.agent.hello = hello("boot-2", at(25));
+    let mut state = with_deadline(Phase::Powered, 900);
+    state.status.boot_id_at_off = Some("boot-1".into());
+    let done = step(&state, &seen, at(30));
+    check(&done, 10, Phase::Booting);
+    let proof = BootProof { boot_id: Some("boot-2".into()), at: at(30), by: BootProofBy::AgentHello };
+    assert_eq!(
+        (&done.state.status.boot_proof, done.state.status.wake_proved_at),
+        (&Some(proof), Some(at(30)))
+    );
+    seen.agent.hello = hello("boot-2", at(85));
+    let later = step(&done.state, &seen, at(90));
+    assert_eq!(later.state.status.boot_proof, done.state.status.boot_proof);
+    // A hello from before the request, or of the boot that was shut down, proves nothing.
+    for old in [hello("boot-2", at(-5)), hello("boot-1", at(25))] {
+        seen.agent.hello = old;
+        let done = step(&state, &seen, at(30));
+        assert_eq!((&done.state.status.boot_proof, done.state.status.wake_proved_at), (&None, None));
+    }
+}
+
 #[test]
 fn row_11_a_node_of_this_boot_is_joining() {
     let mut joining = node(at(30));
