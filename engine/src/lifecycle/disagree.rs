@@ -8,7 +8,7 @@ impl Turn<'_> {
     /// Begins with two readings of off beside a fresh lease. It ends when the driver that said off reads up, or when the
     /// lease stops: what another driver says is told, and ends nothing.
     pub(super) fn observe_disagreement(&mut self) {
-        let mut stored = self.status.power_disagreement.take();
+        let mut stored = self.status.power_disagreement;
         if stored.as_ref().is_some_and(|one| self.is_settled(one.driver)) {
             stored = None;
         } else if stored.is_none() && self.disagrees_now() {
@@ -20,7 +20,7 @@ impl Turn<'_> {
         {
             one.other = Some(second);
         }
-        let text = stored.as_ref().map(message);
+        let text = stored.map(message);
         self.status.power_disagreement = stored;
         let (reason, holds) = if text.is_some() { ("LeaseIsFresh", true) } else { ("Agrees", false) };
         self.condition(
@@ -54,7 +54,7 @@ impl Turn<'_> {
     }
 }
 
-fn message(one: &PowerDisagreement) -> String {
+fn message(one: PowerDisagreement) -> String {
     let other = match one.other {
         None => String::new(),
         Some(OtherReading { driver, said: Some(power) }) => format!("; {driver} says {power}"),

@@ -224,24 +224,7 @@ pub(super) fn stopping(mut turn: Turn<'_>) -> Step {
         return turn.stay("asked to shut down, 1 call");
     }
     if overdue || !can_ask {
-        let Some(call) = turn.force_off(sent) else {
-            if !overdue {
-                turn.ask_probe();
-                return turn.stay("it cannot be forced off; 1 deadline is left to it");
-            }
-            turn.condition(
-                ConditionType::CannotForceOff,
-                Some(true),
-                "CannotForceOff",
-                "it does not go off on request, and none of its drivers can cut its power",
-            );
-            let grace = turn.settings().limits.grace;
-            return give_up(
-                turn,
-                "cannotForceOff",
-                &format!("not off within {grace}, and 0 drivers can force it"),
-            );
-        };
+        let Some(call) = turn.force_off(sent) else { return cannot_force(turn) };
         return match turn.off_refused() {
             None => force(turn, call),
             Some(why) if overdue && turn.no_calls.is_none() => give_up(turn, "NotSwitchedOff", &why),
@@ -257,6 +240,22 @@ pub(super) fn stopping(mut turn: Turn<'_>) -> Step {
     turn.look_apart();
     let left = turn.status.deadline.map(|deadline| turn.left(deadline)).unwrap_or_default();
     turn.stay(format!("shutting down, {left} left"))
+}
+
+/// Nothing can cut its power: what is left is its time to go by itself.
+fn cannot_force(mut turn: Turn<'_>) -> Step {
+    if !turn.is_overdue() {
+        turn.ask_probe();
+        return turn.stay("it cannot be forced off; 1 deadline is left to it");
+    }
+    turn.condition(
+        ConditionType::CannotForceOff,
+        Some(true),
+        "CannotForceOff",
+        "it does not go off on request, and none of its drivers can cut its power",
+    );
+    let grace = turn.settings().limits.grace;
+    give_up(turn, "cannotForceOff", &format!("not off within {grace}, and 0 drivers can force it"))
 }
 
 /// The deadline has been over for as long as another forced power-off may take.
