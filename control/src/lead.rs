@@ -57,7 +57,8 @@ pub struct Tenure {
 #[derive(Debug, Clone)]
 struct Held {
     fence: Fence,
-    /// On the monotonic clock.
+    /// Both on the monotonic clock.
+    since: Duration,
     until: Duration,
 }
 
@@ -88,11 +89,24 @@ impl Lead {
         (left > Duration::ZERO).then_some(Tenure { fence: held.fence, left })
     }
 
+    /// How long this process has led without a break; zero if it does not lead.
+    pub fn led_for(&self) -> Duration {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let now = self.clock.monotonic();
+        held.filter(|held| now < held.until).map_or(Duration::ZERO, |held| now.saturating_sub(held.since))
+    }
+
     /// Says that leadership is held until `until` on the monotonic clock, or not at all.
     pub fn set(&self, held: Option<(Fence, Duration)>) {
         let fence = held.as_ref().map(|(fence, _)| fence.clone());
-        *self.held.lock().unwrap_or_else(PoisonError::into_inner) =
-            held.map(|(fence, until)| Held { fence, until });
+        let now = self.clock.monotonic();
+        let mut own = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = own.take();
+        *own = held.map(|(fence, until)| {
+            let unbroken = before.filter(|old| old.fence == fence && now < old.until);
+            Held { fence, since: unbroken.map_or(now, |old| old.since), until }
+        });
+        drop(own);
         self.fence.send_if_modified(|told| {
             let changed = *told != fence;
             *told = fence;

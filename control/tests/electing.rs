@@ -172,3 +172,35 @@ async fn a_claim_of_old_is_no_claim() {
     seconds(600).await;
     assert!(a.fence().is_some() && b.fence().is_none(), "who wrote it is gone");
 }
+
+/// Whoever counts from the beginning of a leadership counts anew after every break, be it one that nobody else used.
+#[tokio::test(start_paused = true)]
+async fn a_leadership_lasts_from_its_last_beginning() {
+    let clock: Arc<dyn Clock> = Arc::new(Paused(tokio::time::Instant::now()));
+    let lead = Lead::new(Arc::clone(&clock));
+    let fence = |epoch: u64| Fence { key: "leader".into(), epoch: muster_model::store::Revision(epoch) };
+    let at = |second: u64| {
+        let end = Duration::from_secs(second);
+        let clock = Arc::clone(&clock);
+        async move { clock.sleep(end.saturating_sub(clock.monotonic())).await }
+    };
+    let holds = |epoch: u64, until: u64| lead.set(Some((fence(epoch), Duration::from_secs(until))));
+    let check = |expected: u64| assert_eq!(lead.led_for(), Duration::from_secs(expected));
+    at(100).await; // a standby all that time
+    check(0);
+    holds(1, 110);
+    at(105).await;
+    check(5);
+    holds(1, 115);
+    at(112).await;
+    check(12);
+    at(120).await;
+    check(0);
+    holds(1, 130); // renewed too late
+    at(123).await;
+    check(3);
+    holds(2, 140);
+    check(0);
+    lead.set(None);
+    check(0);
+}

@@ -59,7 +59,7 @@ pub(super) fn settings(shared: &Shared, record: &Record, spec: &BareMetalNodeSpe
         credential_version: access_version(spec, |name| shared.around.credential_version(name)),
         time_factor: shared.pace.factor,
     };
-    let mut settings = lifecycle::settings(spec, book.pools.get(&spec.pool), &book.global, &[], around);
+    let mut settings = lifecycle::settings(spec, book.pools.get(&spec.pool), &book.global, around);
     let margin = settings.limits.lease_margin;
     let room = shared.lease_room.saturating_sub(margin).max(Duration::from_millis(1));
     settings.limits.call = settings.limits.call.min(room);
@@ -118,6 +118,7 @@ pub(super) fn gather(
         freeze: freeze(book.global.freeze, shared.around.freeze()),
         deletion: if record.spec.is_none() { Deletion::Forced } else { deletion(spec) },
         power,
+        second: memo.second,
         bmc,
         presence,
         agent: agent(shared.around.agent(name), record.op.as_deref()),

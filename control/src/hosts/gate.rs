@@ -1,6 +1,6 @@
 //! What limits power-ons across hosts: operations at once, starts per second, watts per rack.
 //!
-//! Only power-ons are held back. Switching off is never kept waiting, but counts while it goes on.
+//! Only power-ons are held back, power cycles among them. Switching off is never kept waiting, but counts while it goes on.
 
 use std::{
     collections::{BTreeSet, VecDeque},

@@ -6,7 +6,7 @@ use futures::future::{Either, select};
 use muster_engine::lifecycle::{BmcTrouble, BmcView, BootProgress, PowerSeen, TroubleClass};
 use muster_model::{
     Clock, Duration, Known, Timestamp,
-    host::{BlockCause, DriverFallback, HostIdentity},
+    host::{BlockCause, DriverFallback, HostIdentity, OtherReading},
     power::{self, Advice, Bmc, Fault, Health, PowerError, Reading, Warning},
 };
 
@@ -36,8 +36,6 @@ pub(super) struct Glass<'a> {
     pub clock: &'a Arc<dyn Clock>,
     pub ways: &'a [Way],
     pub fallback: Option<&'a DriverFallback>,
-    /// Only this driver of the list.
-    pub only: Option<usize>,
     pub identity: HostIdentity,
     pub access: u64,
     /// Looks in a row that failed before this one.
@@ -66,9 +64,7 @@ pub(super) type Fallback = Option<DriverFallback>;
 /// One look. `None` when no driver of the host can read power: there is nothing to look with.
 pub(super) async fn look(glass: &Glass<'_>) -> Option<(Looked, Fallback)> {
     let can = |way: &Way| way.kind.abilities().read_power && glass.drivers.get(way.kind).is_some();
-    let able: Vec<usize> = (0..glass.ways.len())
-        .filter(|place| can(&glass.ways[*place]) && glass.only.is_none_or(|only| only == *place))
-        .collect();
+    let able: Vec<usize> = (0..glass.ways.len()).filter(|place| can(&glass.ways[*place])).collect();
     let first = *able.first()?;
     let now = glass.clock.now();
     let resting = glass.fallback.filter(|one| now < one.until && able.contains(&one.index));
@@ -129,6 +125,19 @@ pub(super) fn trouble_of(error: &PowerError, place: usize, attempts: u32, access
     BmcTrouble { class: class(error), message, attempts, credential_version: access, driver, key }
 }
 
+/// What the driver at `place` says by itself, beside the readings; and what of it blocks its BMC for every call.
+pub(super) async fn ask_beside(
+    glass: &Glass<'_>,
+    place: usize,
+) -> Option<(OtherReading, Option<BmcTrouble>)> {
+    let way = glass.ways.get(place)?;
+    let answer = ask(glass, way).await;
+    let said = answer.as_ref().ok().and_then(|reading| power_of(&reading.state));
+    let trouble = answer.err().map(|error| trouble_of(&error, place, 1, glass.access));
+    let blocks = trouble.filter(|one| matches!(one.class, TroubleClass::Blocked(_)));
+    Some((OtherReading { driver: way.kind, said }, blocks))
+}
+
 async fn ask(glass: &Glass<'_>, way: &Way) -> Result<Reading, PowerError> {
     let invalid = |why: String| PowerError {
         host: String::new(),
@@ -150,8 +159,8 @@ fn fallback(
     resting: Option<&DriverFallback>,
     now: Timestamp,
 ) -> Fallback {
-    if place == first || glass.only.is_some() {
-        return glass.fallback.filter(|_| glass.only.is_some()).cloned();
+    if place == first {
+        return None;
     }
     if let Some(resting) = resting.filter(|resting| resting.index == place) {
         return Some(resting.clone());

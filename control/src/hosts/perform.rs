@@ -307,7 +307,7 @@ async fn not_as_expected(scene: &Scene<'_>, memo: &mut Memo, expected: Power) ->
     let now = scene.shared.clock.now();
     let recent = |at: Timestamp| now.since(at) <= scene.shared.pace.scaled(FRESH) && at <= now;
     if !memo.looked.as_ref().is_some_and(|looked| recent(looked.at)) {
-        let _ = scene.shared.look_at(scene.name, scene.ways, scene.status, scene.access, memo, None).await;
+        let _ = scene.shared.look_at(scene.name, scene.ways, scene.status, scene.access, memo).await;
     }
     match memo.looked.as_ref().map(|looked| &looked.power) {
         Some(Known::Value { value, .. }) if value.power == expected => None,

@@ -12,7 +12,7 @@ use muster_model::{
     Clock, Duration, Known, Timestamp,
     host::{
         Admin, BareMetalNodeSpec, BareMetalNodeStatus, ConditionStatus, ConditionType, HostCondition,
-        HostIdentity, OpKind, Phase, PowerInterface, find_condition,
+        HostIdentity, OpKind, OtherReading, Permission, Phase, PowerInterface, find_condition,
         keys::{self, HostRecord, host_prefix},
         set_condition,
     },
@@ -80,6 +80,8 @@ pub(super) struct Shared {
 #[derive(Debug)]
 pub(super) struct Memo {
     pub looked: Option<Looked>,
+    /// What a driver that was asked beside the readings said, until a step has seen it.
+    pub second: Option<OtherReading>,
     /// This leader has taken over what it found of the host.
     pub taken_over: bool,
     /// Looks in a row that failed.
@@ -102,6 +104,7 @@ impl Default for Memo {
     fn default() -> Self {
         Self {
             looked: None,
+            second: None,
             taken_over: false,
             failed: 0,
             performed: Performed::Nothing,
@@ -171,6 +174,25 @@ impl Shared {
         Ok(())
     }
 
+    fn glass<'g>(
+        &'g self,
+        ways: &'g [Way],
+        status: &'g BareMetalNodeStatus,
+        access: u64,
+        memo: &Memo,
+    ) -> Glass<'g> {
+        let known = memo.identified.as_ref().filter(|(with, _)| *with == access);
+        Glass {
+            drivers: &self.drivers,
+            clock: &self.clock,
+            ways,
+            fallback: status.driver_fallback.as_ref(),
+            identity: known.map(|(_, identity)| identity.clone()).unwrap_or_default(),
+            access,
+            failed: memo.failed,
+        }
+    }
+
     /// One look at a machine, into the memo. The new fallback if the look was made.
     pub(super) async fn look_at(
         &self,
@@ -179,20 +201,8 @@ impl Shared {
         status: &BareMetalNodeStatus,
         access: u64,
         memo: &mut Memo,
-        only: Option<usize>,
     ) -> Option<look::Fallback> {
-        let known = memo.identified.as_ref().filter(|(with, _)| *with == access);
-        let glass = Glass {
-            drivers: &self.drivers,
-            clock: &self.clock,
-            ways,
-            fallback: status.driver_fallback.as_ref(),
-            only,
-            identity: known.map(|(_, identity)| identity.clone()).unwrap_or_default(),
-            access,
-            failed: memo.failed,
-        };
-        let (looked, fallback) = look::look(&glass).await?;
+        let (looked, fallback) = look::look(&self.glass(ways, status, access, memo)).await?;
         match &looked.bmc {
             Known::Value { .. } => memo.failed = 0,
             Known::Unknown { .. } => memo.failed = memo.failed.saturating_add(1),
@@ -295,6 +305,7 @@ impl Turn<'_> {
             settings,
             now,
         );
+        self.memo.second = None;
         let mut step = match &from {
             None => lifecycle::enrol(self.name, &seen, now),
             Some(state) => lifecycle::step(state, &seen, now),
@@ -390,7 +401,12 @@ impl Turn<'_> {
         }
         let fallen = BareMetalNodeStatus::enrolling(now);
         let status = status.unwrap_or(&fallen);
-        let fallback = shared.look_at(self.name, ways, status, access, self.memo, probe.flatten()).await;
+        if let Some(place) = probe.flatten() {
+            self.ask_beside(ways, status, access, place).await;
+            shared.failpoints.reach("effect", "probe", Side::After).await;
+            return;
+        }
+        let fallback = shared.look_at(self.name, ways, status, access, self.memo).await;
         let unknown = status.identity.is_none() && ways_changed | self.memo.identified.is_none();
         if unknown && matches!(self.memo.looked, Some(Looked { bmc: Known::Value { .. }, .. })) {
             self.identify(ways, access).await;
@@ -405,6 +421,18 @@ impl Turn<'_> {
             {
                 unverified(&mut state.status, looked, settings.generation, now);
             }
+        }
+    }
+
+    /// Asks one more driver. A reading is a reading of the driver in use: this answer stays beside it, and only a refusal
+    /// counts for the whole host.
+    async fn ask_beside(&mut self, ways: &[Way], status: &BareMetalNodeStatus, access: u64, place: usize) {
+        let asked = look::ask_beside(&self.shared.glass(ways, status, access, self.memo), place).await;
+        let Some((said, blocks)) = asked else { return };
+        self.shared.counters.looked(said.said.is_some());
+        self.memo.second = Some(said);
+        if let (Some(why), Some(looked)) = (blocks, self.memo.looked.as_mut()) {
+            looked.bmc = Known::Unknown { why, since: self.shared.clock.now() };
         }
     }
 
@@ -447,7 +475,10 @@ impl Turn<'_> {
         let Some(from) = from else { return false };
         let old = from.op.as_ref().map(|op| &op.id);
         let begins = step.state.op.as_ref().filter(|op| Some(&op.id) != old);
-        let starts = begins.is_some_and(|op| matches!(op.kind, OpKind::On | OpKind::SelfTest));
+        let starts = begins.is_some_and(|op| match op.kind {
+            OpKind::On | OpKind::SelfTest | OpKind::Cycle => true,
+            OpKind::Off => false,
+        });
         if !starts {
             if from.status.reason.starts_with("waits: ") && !step.moved() {
                 step.state.status.reason.clone_from(&step.reason);
@@ -458,17 +489,22 @@ impl Turn<'_> {
         let tick = self.shared.clock.monotonic();
         let admitted = self.shared.gate().admit(self.name, spec, rack.as_ref(), &self.shared.book(), tick);
         let Err(refusal) = admitted else { return false };
-        *step = if from.status.phase == Phase::Idle {
-            // What was observed is kept; what is wanted has to wait.
-            let mut without = seen.clone();
-            without.intent = None;
-            without.settings.manual = None;
-            if without.freeze == Freeze::AllOn {
-                without.freeze = Freeze::None;
+        // What was observed is kept; what is wanted has to wait.
+        let mut without = seen.clone();
+        *step = match from.status.phase {
+            Phase::Idle => {
+                without.intent = None;
+                without.settings.manual = None;
+                if without.freeze == Freeze::AllOn {
+                    without.freeze = Freeze::None;
+                }
+                lifecycle::step(from, &without, now)
             }
-            lifecycle::step(from, &without, now)
-        } else {
-            Step {
+            Phase::Lost => {
+                without.settings.policy.cycle_lost = Permission::Refused;
+                lifecycle::step(from, &without, now)
+            }
+            _ => Step {
                 state: from.clone(),
                 from: from.status.phase,
                 rule: Rule::Wait,
@@ -476,7 +512,7 @@ impl Turn<'_> {
                 reason: refusal.to_string(),
                 wake: None,
                 gone: false,
-            }
+            },
         };
         step.state.status.reason = refusal.to_string();
         self.shared.counters.waited();

@@ -8,7 +8,7 @@ use muster_control::{
 use muster_model::{
     Clock as _, Duration,
     host::{
-        HostMetrics, Phase, PoolHostConfig, Switch,
+        ConditionType, HostMetrics, Phase, PoolHostConfig, Switch, find_condition,
         keys::{self, HostRecord, PoolRecord},
     },
     power::PowerAction,
@@ -183,6 +183,54 @@ async fn ops_r15_a_sawtooth_does_not_wear_machines_out() {
         let starts = world.outside.state().count(name, PowerAction::On);
         assert!((2..=cap).contains(&starts), "{name} was started {starts} times");
     }
+}
+
+/// Machines whose system hangs after each boot, in pools that allow a power cycle: they wait for their turn among all power
+/// operations, and none is worn out by it.
+#[tokio::test(start_paused = true)]
+async fn ops_r15_power_cycles_of_lost_nodes_keep_to_the_limits() {
+    let world = World::new().await;
+    for name in ["h1", "h2"] {
+        world.register(name, |spec| spec.pool = format!("pool-of-{name}")).await;
+        world.until(name, Phase::Idle, 120).await;
+        world.pass(130).await;
+        world.want(name, Switch::On, &format!("i-{name}")).await;
+        world.until(name, Phase::Serving, 300).await;
+    }
+    world.pass(1_000).await;
+    let limits = serde_json::json!({
+        "policy": { "cycleLost": "allowed", "maxCyclesPerDay": 3 }, "maxPowerOperations": 1,
+    });
+    world.put(keys::GLOBAL_CONFIG.into(), limits).await;
+    let hang = |boot: Option<Duration>| {
+        let mut state = world.outside.state();
+        state.machines.values_mut().for_each(|machine| machine.boot = boot);
+    };
+    let cycles = || {
+        let state = world.outside.state();
+        ["h1", "h2"].map(|name| state.count(name, PowerAction::Cycle))
+    };
+    hang(None);
+    for name in ["h1", "h2"] {
+        world.until(name, Phase::Lost, 300).await;
+    }
+    world.pass(30).await;
+    assert_eq!(cycles().iter().sum::<usize>(), 1, "one at a time");
+    let waits = if cycles()[0] == 0 { "h1" } else { "h2" };
+    assert_eq!(world.status(waits).await.reason, "waits: 1 of 1 power operations under way");
+    // Each boot helps for a while. The first start and two cycles are three.
+    for _ in 0..4 {
+        hang(Some(Duration::from_secs(90)));
+        world.pass(1_000).await;
+        hang(None);
+        world.pass(900).await;
+    }
+    assert_eq!(cycles(), [2, 2]);
+    let status = world.status("h1").await;
+    let text =
+        "its node does not report; 0 power cycles: it was switched on 3 times in 24h, and 3 is the limit";
+    let told = find_condition(&status.conditions, ConditionType::NodeLost).map(|one| one.message.as_str());
+    assert_eq!(told, Some(text));
 }
 
 /// Two hundred at once: starts keep their pace, and the rack its cap.

@@ -380,13 +380,63 @@ async fn bm_7_13_a_bmc_that_says_off_while_the_kubelet_lives_is_not_believed() {
     let world = World::new().await;
     world.serving("h1").await;
     world.pod("web-1", "h1", 10);
-    world.outside.state().machines.get_mut("h1").unwrap().lies_off = true;
+    world.outside.state().machines.get_mut("h1").unwrap().lies_off.insert("redfish");
     world.pass(400).await;
     let status = world.status("h1").await;
     assert_eq!(status.phase, Phase::Serving);
     assert!(is_true(&status.conditions, ConditionType::PowerReadingDisagrees));
     let state = world.outside.state();
     assert_eq!((state.evictions, state.calls.len()), (0, 1));
+}
+
+/// BM-7.13 with a second driver, which is asked once: whether it says on, says off too or says nothing.
+#[tokio::test(start_paused = true)]
+async fn bm_7_13_a_second_driver_is_asked_once_and_changes_no_reading() {
+    let others: [(fn(&mut crate::world::Machine), &str); 3] = [
+        (|_| {}, "; ipmi says on"),
+        (|machine| machine.lies_off.extend(["ipmi"]), "; ipmi says off"),
+        (|machine| machine.silent.extend(["ipmi"]), "; ipmi gives no answer"),
+    ];
+    for (change, told) in others {
+        let world = World::new().await;
+        world
+            .register("h1", |spec| {
+                spec.drivers = vec![DriverSpec::new(DriverKind::Redfish), DriverSpec::new(DriverKind::Ipmi)];
+            })
+            .await;
+        world.until("h1", Phase::Idle, 120).await;
+        world.pass(130).await;
+        world.want("h1", Switch::On, "i-on").await;
+        world.until("h1", Phase::Serving, 300).await;
+        world.pass(700).await;
+        world.pod("web-1", "h1", 10);
+        {
+            let mut state = world.outside.state();
+            let machine = state.machines.get_mut("h1").unwrap();
+            machine.lies_off.insert("redfish");
+            change(machine);
+        }
+        world.pass(200).await;
+        let (events, asked) = (world.events("h1").await.total, world.outside.state().reads_by("ipmi"));
+        assert_eq!(asked, 1, "{told}");
+        // A plan that wants it gone waits for as long as nobody knows.
+        world.want("h1", Switch::Off, "i-off").await;
+        for second in 0..600 {
+            world.pass(1).await;
+            let status = world.status("h1").await;
+            let found = find_condition(&status.conditions, ConditionType::PowerReadingDisagrees).unwrap();
+            assert_eq!(found.status, muster_model::host::ConditionStatus::True, "after {second}s");
+            assert!(found.message.ends_with(told), "{}", found.message);
+            assert_eq!(
+                (status.phase, status.power_state.as_str()),
+                (Phase::Serving, "off"),
+                "after {second}s"
+            );
+        }
+        assert_eq!(world.events("h1").await.total, events, "nothing goes back and forth");
+        let state = world.outside.state();
+        assert_eq!((state.evictions, state.calls.len(), state.reads_by("ipmi")), (0, 1, 1));
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -491,6 +541,41 @@ async fn the_second_driver_is_remembered_for_a_while_and_the_first_comes_back() 
     world.outside.state().machines.get_mut("h1").unwrap().silent.clear();
     world.pass(500).await;
     assert_eq!(world.status("h1").await.driver_fallback, None);
+}
+
+/// A BMC that cannot do what a host needs, with another driver behind it that can.
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_is_not_able_leaves_it_to_the_next() {
+    for second in [DriverKind::Ipmi, DriverKind::Agent] {
+        let world = World::new().await;
+        world
+            .register("h1", |spec| {
+                let third = DriverSpec::new(DriverKind::Ipmi);
+                spec.drivers = vec![DriverSpec::new(DriverKind::Redfish), DriverSpec::new(second)];
+                spec.drivers.extend((second != DriverKind::Ipmi).then_some(third));
+                spec.boot_profile = Some("pxe-once".into());
+            })
+            .await;
+        {
+            let mut state = world.outside.state();
+            let unable = &mut state.machines.get_mut("h1").unwrap().unable;
+            unable.extend([("redfish", "graceful-off"), ("redfish", "boot")]);
+        }
+        world.until("h1", Phase::Idle, 120).await;
+        world.pass(130).await;
+        world.want("h1", Switch::On, "i-on").await;
+        world.until("h1", Phase::Serving, 300).await;
+        let status = world.status("h1").await;
+        assert_eq!(status.failures, [], "no strike for what a driver cannot do");
+        assert_eq!(world.outside.state().boots, [muster_model::power::DriverKind::Ipmi]);
+        world.pass(700).await;
+        world.want("h1", Switch::Off, "i-off").await;
+        world.until("h1", Phase::Idle, 300).await;
+        let state = world.outside.state();
+        let ways: Vec<_> =
+            state.calls.iter().map(|(_, _, by, order)| format!("{by} {}", order.action)).collect();
+        assert_eq!(ways, ["redfish on".to_owned(), format!("{second} graceful-off")]);
+    }
 }
 
 #[tokio::test(start_paused = true)]

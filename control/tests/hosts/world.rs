@@ -72,10 +72,13 @@ pub(crate) struct Machine {
     pub(crate) boot: Option<Duration>,
     pub(crate) shutdown: Duration,
     shutdown_at: Option<Timestamp>,
-    pub(crate) lies_off: bool,
+    /// Drivers that say off whatever is so.
+    pub(crate) lies_off: BTreeSet<&'static str>,
     /// Drivers that do not answer.
     pub(crate) silent: BTreeSet<&'static str>,
     pub(crate) denies: bool,
+    /// What a driver is not able to do on it.
+    pub(crate) unable: BTreeSet<(&'static str, &'static str)>,
     /// The key that its BMC shows, where keys are compared at all.
     pub(crate) key: Option<Pin>,
     /// How it is talked to without checking who it is.
@@ -102,9 +105,10 @@ impl Machine {
             boot: Some(Duration::from_secs(90)),
             shutdown: Duration::from_secs(15),
             shutdown_at: None,
-            lies_off: false,
+            lies_off: BTreeSet::new(),
             silent: BTreeSet::new(),
             denies: false,
+            unable: BTreeSet::new(),
             key: None,
             unverified: None,
             latency: Duration::from_millis(20),
@@ -162,7 +166,10 @@ pub(crate) struct State {
     pub(crate) evictions: u32,
     /// Everything that reached a machine: when, host, driver and action.
     pub(crate) calls: Vec<(Timestamp, String, DriverKind, Order)>,
+    /// Drivers that set the boot device.
+    pub(crate) boots: Vec<DriverKind>,
     pub(crate) reads: u32,
+    reads_by: BTreeMap<&'static str, u32>,
     /// Where magic packets went.
     pub(crate) packets: Vec<Mac>,
     /// Restarts of BMCs.
@@ -252,6 +259,11 @@ impl State {
         Ok(())
     }
 
+    /// Readings that were asked of the drivers of this kind.
+    pub(crate) fn reads_by(&self, driver: &str) -> u32 {
+        self.reads_by.get(driver).copied().unwrap_or_default()
+    }
+
     pub(crate) fn node_is_gone(&self, host: &str) -> bool {
         self.nodes.get(host).is_none_or(|node| node.deleted)
     }
@@ -276,6 +288,10 @@ impl TestDriver {
             DriverKind::Wol => "wol",
             _ => "agent",
         }
+    }
+
+    fn unable(&self, bmc: &Bmc, what: &str) -> PowerError {
+        PowerError::new(bmc, Fault::Unsupported { what: what.into(), driver: self.kind })
     }
 
     /// The way to the machine and back, and what may happen on it.
@@ -333,12 +349,16 @@ impl Power for TestDriver {
     }
 
     async fn read(&self, bmc: &Bmc) -> Result<Reading, PowerError> {
-        self.outside.state().reads += 1;
+        {
+            let mut state = self.outside.state();
+            state.reads += 1;
+            *state.reads_by.entry(self.name()).or_default() += 1;
+        }
         self.travel(bmc).await?;
         let now = self.outside.clock.now();
         let state = self.outside.state();
         let machine = &state.machines[&bmc.host];
-        let on = machine.on && !machine.lies_off;
+        let on = machine.on && !machine.lies_off.contains(self.name());
         Ok(Reading {
             state: match (machine.stuck, on) {
                 (true, _) => PowerState::PoweringOn,
@@ -363,6 +383,11 @@ impl Power for TestDriver {
             state.packets.push(*mac);
         }
         let machine = state.machines.get_mut(&bmc.host).unwrap();
+        let action = order.action.to_string();
+        if machine.unable.contains(&(name, action.as_str())) {
+            state.calls.pop();
+            return Err(self.unable(bmc, &action));
+        }
         match order.action {
             PowerAction::On if !machine.ignores_on.contains(name) => machine.switch(true, now),
             PowerAction::GracefulOff if !machine.ignores_acpi && machine.is_up(now) => {
@@ -390,6 +415,11 @@ impl Power for TestDriver {
     ) -> Result<BootOverride, PowerError> {
         self.travel(bmc).await?;
         leave.ask().map_err(|fault| PowerError::new(bmc, fault))?;
+        let mut state = self.outside.state();
+        if state.machines[&bmc.host].unable.contains(&(self.name(), "boot")) {
+            return Err(self.unable(bmc, "boot"));
+        }
+        state.boots.push(self.kind);
         Ok(boot)
     }
 

@@ -206,11 +206,13 @@ pub(super) fn stopping(mut turn: Turn<'_>) -> Step {
         }
         turn.no_calls = Some(why);
     }
-    let (asked, os_seen, sent) =
-        turn.op.as_ref().map_or((None, false, 0), |op| (op.asked_off_at, op.os_seen, op.force_offs));
-    let refused = turn.refused.take();
+    turn.note_refused_ask();
+    let (asked, os_seen, sent, refused) = turn
+        .op
+        .as_ref()
+        .map_or((None, false, 0, 0), |op| (op.asked_off_at, op.os_seen, op.force_offs, op.asks_refused));
     let overdue = turn.is_overdue();
-    let can_ask = os_seen && turn.graceful_off().is_some();
+    let can_ask = os_seen && turn.graceful_off(refused).is_some();
     if asked.is_none() && can_ask && !overdue {
         if let Some(why) = turn.off_refused() {
             turn.ask_probe();
@@ -220,25 +222,8 @@ pub(super) fn stopping(mut turn: Turn<'_>) -> Step {
         turn.grant_grace();
         return turn.stay("asked to shut down, 1 call");
     }
-    if overdue || refused.is_some() || !can_ask {
-        let Some(call) = turn.force_off(sent) else {
-            if !overdue {
-                turn.ask_probe();
-                return turn.stay("it cannot be forced off; 1 deadline is left to it");
-            }
-            turn.condition(
-                ConditionType::CannotForceOff,
-                Some(true),
-                "CannotForceOff",
-                "it does not go off on request, and none of its drivers can cut its power",
-            );
-            let grace = turn.settings().limits.grace;
-            return give_up(
-                turn,
-                "cannotForceOff",
-                &format!("not off within {grace}, and 0 drivers can force it"),
-            );
-        };
+    if overdue || !can_ask {
+        let Some(call) = turn.force_off(sent) else { return cannot_force(turn) };
         return match turn.off_refused() {
             None => force(turn, call),
             Some(why) if overdue && turn.no_calls.is_none() => give_up(turn, "NotSwitchedOff", &why),
@@ -254,6 +239,22 @@ pub(super) fn stopping(mut turn: Turn<'_>) -> Step {
     turn.look_apart();
     let left = turn.status.deadline.map(|deadline| turn.left(deadline)).unwrap_or_default();
     turn.stay(format!("shutting down, {left} left"))
+}
+
+/// Nothing can cut its power: what is left is its time to go by itself.
+fn cannot_force(mut turn: Turn<'_>) -> Step {
+    if !turn.is_overdue() {
+        turn.ask_probe();
+        return turn.stay("it cannot be forced off; 1 deadline is left to it");
+    }
+    turn.condition(
+        ConditionType::CannotForceOff,
+        Some(true),
+        "CannotForceOff",
+        "it does not go off on request, and none of its drivers can cut its power",
+    );
+    let grace = turn.settings().limits.grace;
+    give_up(turn, "cannotForceOff", &format!("not off within {grace}, and 0 drivers can force it"))
 }
 
 /// The deadline has been over for as long as another forced power-off may take.
@@ -274,6 +275,16 @@ fn force(mut turn: Turn<'_>, call: muster_model::host::PowerCall) -> Step {
 }
 
 impl Turn<'_> {
+    /// A driver that refused to ask the machine to shut down: the next one that can has its turn. Whether one did.
+    pub(super) fn note_refused_ask(&mut self) -> bool {
+        let refused = self.refused.take().is_some();
+        if let Some(op) = self.op.as_mut().filter(|_| refused) {
+            op.asks_refused = op.asks_refused.saturating_add(1);
+            op.asked_off_at = None;
+        }
+        refused
+    }
+
     pub(super) fn send_force(&mut self, call: muster_model::host::PowerCall) {
         let boot_id = self.node().flatten().and_then(|node| node.boot_id.clone());
         if boot_id.is_some() {

@@ -37,7 +37,7 @@ pub enum EffectKind {
     ReleaseReservation,
     /// Deletes the host's records. In the same transaction; nothing else follows.
     Forget,
-    /// Reads power, identity and abilities; with one driver of the list, or as usual.
+    /// Reads the machine as usual; or asks one driver of the list, whose answer stays beside the readings.
     Probe {
         driver: Option<usize>,
     },

@@ -35,10 +35,10 @@ pub(super) fn backing_off(mut turn: Turn<'_>, acknowledged: bool) -> Step {
     let heard = !turn.is_readable() && turn.presence() == Some(Presence::Answers);
     if (turn.is_on_twice() || heard) && not_joined && turn.off_refused().is_none() {
         turn.begin(OpKind::Off, Cause::Recovery, "on without a node after a failure");
-        if (heard || turn.seen.boot_progress.as_ref().is_some_and(|progress| progress.os))
-            && let Some(op) = turn.op.as_mut()
-        {
-            op.os_seen = true;
+        let runs = turn.seen.boot_progress.as_ref().is_some_and(|progress| progress.os);
+        let os_seen = heard || runs || turn.is_boot_proved();
+        if let Some(op) = turn.op.as_mut() {
+            op.os_seen = os_seen;
         }
         let grace = turn.settings().limits.grace;
         return turn.go(Rule::Row(27), Phase::Stopping, Some(grace), "on with 0 nodes joined; switched off");
@@ -214,6 +214,9 @@ fn self_test(mut turn: Turn<'_>) -> Step {
                 } else {
                     release(turn, "1 self-test passed: on, booted and off again")
                 };
+            }
+            if stage == TestStage::PowerOff && turn.note_refused_ask() && turn.off_refused().is_none() {
+                turn.ask_off();
             }
             if stage == TestStage::PowerOff && late {
                 turn.stage(TestStage::ForceOff, limits.force_off);

@@ -7,7 +7,7 @@ use muster_model::{
     Duration, Known, Timestamp,
     host::{
         Abilities, Acknowledgement, Admin, BlockCause, DriverKind, Hold, HostIdentity, HostPolicy, Intent,
-        Limits, OnReset, Power, Presence, Switch,
+        Limits, OnReset, OtherReading, Power, Presence, Switch,
     },
     power::Pin,
 };
@@ -40,7 +40,7 @@ pub enum BootNeed {
     Profile,
 }
 
-/// One driver of a host, with what a probe left of its abilities.
+/// One driver of a host, with its abilities.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DriverView {
     pub kind: DriverKind,
@@ -265,6 +265,8 @@ pub struct Evidence {
     pub freeze: Freeze,
     pub deletion: Deletion,
     pub power: Known<PowerSeen>,
+    /// What a driver that was asked beside the readings said since the last look.
+    pub second: Option<OtherReading>,
     pub bmc: Known<BmcView, BmcTrouble>,
     /// For machines whose power cannot be read: ARP or TCP.
     pub presence: Known<Presence>,

@@ -68,6 +68,9 @@ impl Turn<'_> {
         if let Some(presence) = &mut status.presence {
             back(&mut presence.since);
         }
+        if let Some(proof) = &mut status.boot_proof {
+            back(&mut proof.at);
+        }
         if let Some(op) = &mut self.op {
             for time in [
                 &mut op.boot_deadline,
@@ -100,16 +103,27 @@ impl Turn<'_> {
                 *time = time.saturating_add(gap);
             }
         };
-        let status = &mut self.status;
-        for time in [&mut status.deadline, &mut status.drain_retry_at, &mut status.held_until] {
+        let (status, limits) = (&mut self.status, &self.seen.settings.limits);
+        for time in
+            [&mut status.deadline, &mut status.drain_retry_at, &mut status.held_until, &mut status.retry_at]
+        {
             time.as_mut().map(later);
         }
-        // The least time on is time in which somebody looked.
-        let least_on = self.seen.settings.limits.min_on;
-        if let Some(since) = &mut status.serving_since
-            && since.saturating_add(least_on) > left_alone
-        {
-            *since = since.saturating_add(gap);
+        if let Some(quarantine) = &mut status.quarantine {
+            later(&mut quarantine.probation_at);
+        }
+        // A wait that is counted from its beginning is time in which somebody looked.
+        for (since, wait) in [
+            (&mut status.serving_since, limits.min_on),
+            (&mut status.off_since, limits.min_off),
+            (&mut status.not_ready_since, limits.not_ready),
+            (&mut status.unexpected_on_since, limits.leave_on),
+        ] {
+            if let Some(since) = since
+                && since.saturating_add(wait) > left_alone
+            {
+                *since = since.saturating_add(gap);
+            }
         }
         if let Some(op) = &mut self.op {
             for time in [&mut op.boot_deadline, &mut op.drain_deadline, &mut op.stage_deadline] {
@@ -147,6 +161,9 @@ impl Turn<'_> {
         }
         status.starts.iter_mut().for_each(|time| least(time, now));
         status.failures.iter_mut().for_each(|failure| least(&mut failure.at, now));
+        if let Some(proof) = &mut status.boot_proof {
+            least(&mut proof.at, now);
+        }
         let longest = longest(limits);
         for (time, most) in [
             (&mut status.deadline, longest),

@@ -15,6 +15,7 @@
 //! hosts such as watts per rack (the actuator).
 
 mod backoff;
+mod disagree;
 mod draining;
 mod effect;
 mod error;

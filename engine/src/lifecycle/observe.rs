@@ -23,6 +23,7 @@ impl Turn<'_> {
         self.observe_power();
         self.observe_presence();
         self.observe_node();
+        self.observe_disagreement();
         self.observe_off();
         self.observe_bmc();
         self.observe_people();
@@ -263,7 +264,10 @@ impl Turn<'_> {
         match call.call {
             PowerCall::GracefulOff { .. } => op.asked_off_at = None,
             PowerCall::ForceOff { .. } => op.force_offs = op.force_offs.saturating_sub(1),
-            PowerCall::PowerCycle { .. } => self.op = None,
+            PowerCall::PowerCycle { .. } => {
+                self.op = None;
+                self.status.starts.retain(|start| *start != call.at);
+            }
             PowerCall::PowerOn { .. } => {
                 // Its attempt is left to it, and what was known of the machine is known still.
                 op.attempts = op.attempts.saturating_sub(1);

@@ -1,7 +1,10 @@
 //! The state `off`: enrolling, idle, reserved.
 
-use muster_model::host::{
-    Cause, ConditionType, DriverKind, NodeAtOff, OnUnexpectedOn, OpKind, Phase, PowerCall,
+use muster_model::{
+    Timestamp,
+    host::{
+        BootProof, BootProofBy, Cause, ConditionType, DriverKind, NodeAtOff, OnUnexpectedOn, OpKind, Phase,
+    },
 };
 
 use super::{BootNeed, Cordon, EffectKind, Rule, Step, rules::Want, turn::Turn};
@@ -106,6 +109,10 @@ fn unexpected_on(mut turn: Turn<'_>) -> Step {
             }
             let text = format!("on for more than {wait} without a node; switched off by policy");
             turn.begin(OpKind::Off, Cause::Drift, &text);
+            // Somebody switched it on to use it.
+            if let Some(op) = turn.op.as_mut() {
+                op.os_seen = true;
+            }
             let grace = turn.settings().limits.grace;
             turn.ask_off();
             turn.go(Rule::Drift(6), Phase::Stopping, Some(grace), text)
@@ -172,13 +179,13 @@ pub(super) fn reserved(mut turn: Turn<'_>) -> Step {
 impl Turn<'_> {
     /// Sets the boot device if a profile asks for it and a driver can.
     pub(super) fn prepare_boot(&mut self) {
-        let driver = self.first(|abilities| abilities.boot_once);
+        let call = self.set_boot(self.op.as_ref().map_or(0, |op| op.boots_refused));
         let needed = self.settings().boot == BootNeed::Profile;
         let Some(op) = self.op.as_mut() else { return };
-        match driver {
-            Some(driver) if needed && !op.boot_set => {
+        match call {
+            Some(call) if needed && !op.boot_set => {
                 if self.no_calls.is_none() && op.pending.is_none() {
-                    self.call(PowerCall::SetBoot { driver }, None);
+                    self.call(call, None);
                 }
             }
             Some(_) | None => op.boot_set = true,
@@ -234,15 +241,8 @@ impl Turn<'_> {
     /// The node serves: labels, cordon and taints are put right, and asked for until they are seen.
     pub(super) fn serve(mut self, rule: Rule, reason: impl Into<String>) -> Step {
         let now = self.now;
-        let waked = self.op.as_ref().is_some_and(|op| op.kind == OpKind::On && !op.adopted);
-        let wol = self.settings().drivers.iter().any(|driver| driver.kind == DriverKind::Wol);
-        if waked && wol {
-            self.status.wake_proved_at = Some(now);
-        }
-        if let Some(by) = self.joined() {
-            let boot_id = self.node().flatten().and_then(|node| node.boot_id.clone());
-            self.status.boot_proof = Some(muster_model::host::BootProof { boot_id, at: now, by });
-        }
+        self.note_wake();
+        self.note_boot();
         self.status.join_time = Some(now);
         self.status.serving_since = Some(now);
         self.status.not_ready_since = None;
@@ -262,6 +262,34 @@ impl Turn<'_> {
         }
         self.dress_node();
         self.go(rule, Phase::Serving, None, reason)
+    }
+
+    /// Writes down which boot its node shows, and what proves it.
+    pub(super) fn note_boot(&mut self) {
+        let Some(by) = self.joined() else { return };
+        let boot_id = self.node().flatten().and_then(|node| node.boot_id.clone());
+        self.status.boot_proof = Some(BootProof { boot_id, at: self.now, by });
+    }
+
+    /// The agent says hello from another boot than the last ones: the machine has booted, be its node there or not.
+    pub(super) fn note_hello(&mut self, since: Timestamp) {
+        let Some(hello) = self.seen.agent.hello.as_ref().filter(|hello| hello.at > since) else { return };
+        let last = self.status.boot_proof.as_ref().and_then(|proof| proof.boot_id.as_ref());
+        if [self.status.boot_id_at_off.as_ref(), last].contains(&Some(&hello.boot_id)) {
+            return;
+        }
+        let boot_id = Some(hello.boot_id.clone());
+        self.status.boot_proof = Some(BootProof { boot_id, at: self.now, by: BootProofBy::AgentHello });
+        self.note_wake();
+    }
+
+    /// It has come up. Where magic packets wake it nothing else shows that they do.
+    fn note_wake(&mut self) {
+        let waked = self.op.as_ref().is_some_and(|op| op.kind == OpKind::On && !op.adopted);
+        let wol = self.settings().drivers.iter().any(|driver| driver.kind == DriverKind::Wol);
+        if waked && wol {
+            self.status.wake_proved_at = Some(self.now);
+        }
     }
 
     /// What a serving node should look like. Asked for until it is seen, whoever died in between.
@@ -306,7 +334,8 @@ impl Turn<'_> {
         if boot_id.is_some() {
             self.status.boot_id_at_off = boot_id;
         }
-        let Some(call) = self.graceful_off() else { return };
+        let refused = self.op.as_ref().map_or(0, |op| op.asks_refused);
+        let Some(call) = self.graceful_off(refused) else { return };
         let expects = self.is_readable().then_some(muster_model::host::Power::On);
         self.call(call, expects);
         let now = self.now;

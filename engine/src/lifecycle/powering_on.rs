@@ -27,7 +27,14 @@ pub(super) fn preparing_boot(mut turn: Turn<'_>) -> Step {
         return turn.go(Rule::Row(12), Phase::Idle, None, "the wish was withdrawn with 0 power-ons sent");
     }
     if let Some((reason, message)) = turn.refused.take() {
-        return turn.fail(Rule::Row(21), reason, &format!("1 boot device was not set: {message}"));
+        let refused = turn.op.as_mut().map_or(0, |op| {
+            op.boots_refused = op.boots_refused.saturating_add(1);
+            op.boots_refused
+        });
+        if turn.set_boot(refused).is_none() {
+            let text = format!("1 boot device was not set, {refused} drivers tried: {message}");
+            return turn.fail(Rule::Row(21), reason, &text);
+        }
     }
     if let Known::Unknown { why, .. } = &turn.seen.bmc
         && why.class == TroubleClass::Unreachable
@@ -174,6 +181,7 @@ pub(super) fn booting(mut turn: Turn<'_>) -> Step {
     if os && let Some(op) = turn.op.as_mut() {
         op.os_seen = true;
     }
+    turn.note_hello(since);
     if turn.is_node_ready() {
         return turn.serve(Rule::Row(13), "1 node of this boot is Ready");
     }

@@ -2,7 +2,7 @@
 
 use muster_model::host::{
     Cause, ConditionType, DriverKind, Intent, OnNodeDeleted, OnUnexpectedOff, OpKind, Phase, Power,
-    PowerCall, is_true,
+    PowerCall, find_condition, is_true,
 };
 
 use super::{EffectKind, Rule, Step, rules::Want, turn::Turn};
@@ -11,19 +11,7 @@ pub(super) fn serving(mut turn: Turn<'_>) -> Step {
     if turn.is_off_proved() {
         return unexpected_off(turn);
     }
-    let disagrees = turn.is_off_twice() && turn.is_lease_fresh();
-    turn.condition(
-        ConditionType::PowerReadingDisagrees,
-        Some(disagrees),
-        if disagrees { "LeaseIsFresh" } else { "Agrees" },
-        if disagrees { "the BMC says off while the kubelet keeps renewing its lease" } else { "" },
-    );
-    if disagrees && !turn.is_blocked() {
-        let second =
-            turn.settings().drivers.iter().enumerate().skip(1).find(|(_, one)| one.abilities.read_power);
-        let driver = second.map(|(index, _)| index);
-        turn.ask(EffectKind::Probe { driver });
-    }
+    turn.ask_other_driver();
     note_deleted(&mut turn);
     if let Some((rule, reason)) = lost(&mut turn) {
         if stands_down_deleted(&mut turn) {
@@ -69,8 +57,8 @@ pub(super) fn serving(mut turn: Turn<'_>) -> Step {
         );
     }
     match turn.want() {
-        Want::Off(cause, reason) => stand_down(turn, cause, &reason, disagrees),
-        Want::On(_, _) | Want::Nothing(_) if disagrees => turn.stay_by(
+        Want::Off(cause, reason) => stand_down(turn, cause, &reason),
+        Want::On(_, _) | Want::Nothing(_) if turn.status.power_disagreement.is_some() => turn.stay_by(
             Rule::Drift(2),
             "the BMC says off, and 1 kubelet renews its lease; the kubelet is believed",
         ),
@@ -99,7 +87,7 @@ fn stands_down_deleted(turn: &mut Turn<'_>) -> bool {
     is_deleted(turn)
         && turn.settings().policy.on_node_deleted == OnNodeDeleted::StandDown
         && turn.pods().is_some_and(|pods| pods.total() == 0)
-        && turn.graceful_off().is_some()
+        && turn.graceful_off(0).is_some()
         && turn.off_refused().is_none()
 }
 
@@ -151,6 +139,7 @@ pub(super) fn lost_node(mut turn: Turn<'_>) -> Step {
         return unexpected_off(turn);
     }
     if turn.is_node_fine() {
+        turn.note_boot();
         turn.op = None;
         turn.condition(ConditionType::NodeLost, Some(false), "Ready", "");
         turn.dress_node();
@@ -169,22 +158,52 @@ pub(super) fn lost_node(mut turn: Turn<'_>) -> Step {
         turn.ask_probe();
         return turn.stay(format!("its node is away; {left} left to come back; 0 power cycles: {why}"));
     }
-    let cycled = turn.op.as_ref().is_some_and(|op| op.cycled);
-    let driver = turn.first(|abilities| abilities.cycle);
-    if let (Some(driver), false, true) = (driver, cycled, turn.settings().policy.cycle_lost.is_allowed()) {
-        // Never on a machine whose node may only be hidden from us.
-        let silent = turn.is_lease_silent() == Some(true);
-        if silent && turn.power() == Some(Power::On) && turn.off_refused().is_none() && turn.op.is_none() {
-            turn.begin(OpKind::Cycle, Cause::Recovery, "its node is lost");
-            turn.call(PowerCall::PowerCycle { driver }, Some(Power::On));
-            if let Some(op) = turn.op.as_mut() {
-                op.cycled = true;
-            }
-            return turn.stay_by(Rule::Row(15), "1 power cycle, as its pool allows; 0 pods are left on it");
+    if let Some(driver) = cycles(&turn) {
+        // A cycle wears a machine as any other start, and nobody asked for this one.
+        let Some((why, again)) = turn.wake_refused(&Cause::Drift) else {
+            return cycle(turn, driver);
+        };
+        if let Some(again) = again {
+            turn.look_at(again);
         }
+        tell_lost(&mut turn, &format!("0 power cycles: {why}"));
+        turn.ask_probe();
+        return turn.stay(format!("its node is away; {left} left to come back; 0 power cycles: {why}"));
     }
     turn.ask_probe();
     turn.stay(format!("its node is away; {left} left to come back"))
+}
+
+/// The driver to cycle its power with, if its pool allows that, once.
+fn cycles(turn: &Turn<'_>) -> Option<usize> {
+    let driver = turn.first(|abilities| abilities.cycle)?;
+    // Never on a machine whose node may only be hidden from us.
+    let silent = turn.is_lease_silent() == Some(true);
+    let goes = turn.settings().policy.cycle_lost.is_allowed()
+        && silent
+        && turn.power() == Some(Power::On)
+        && turn.off_refused().is_none()
+        && turn.op.is_none();
+    goes.then_some(driver)
+}
+
+fn cycle(mut turn: Turn<'_>, driver: usize) -> Step {
+    turn.begin(OpKind::Cycle, Cause::Recovery, "its node is lost");
+    turn.call(PowerCall::PowerCycle { driver }, Some(Power::On));
+    if let Some(op) = turn.op.as_mut() {
+        op.cycled = true;
+    }
+    turn.status.starts.push(turn.now);
+    tell_lost(&mut turn, "1 power cycle was asked for");
+    turn.stay_by(Rule::Row(15), "1 power cycle, as its pool allows; 0 pods are left on it")
+}
+
+/// Says what is done about a lost node where people look for it.
+fn tell_lost(turn: &mut Turn<'_>, what: &str) {
+    let told = find_condition(&turn.status.conditions, ConditionType::NodeLost);
+    let reason = told.map_or_else(|| "NotReady".to_owned(), |one| one.reason.clone());
+    let text = format!("its node does not report; {what}");
+    turn.condition(ConditionType::NodeLost, Some(true), &reason, &text);
 }
 
 /// It cannot be brought to a known state.
@@ -246,9 +265,9 @@ pub(super) fn unexpected_off(mut turn: Turn<'_>) -> Step {
 }
 
 /// Why a host may not be stood down now.
-fn stand_down_refused(turn: &mut Turn<'_>, cause: &Cause, disagrees: bool) -> Option<String> {
+fn stand_down_refused(turn: &mut Turn<'_>, cause: &Cause) -> Option<String> {
     let keeps_power = *cause == Cause::Deletion && turn.seen.deletion == super::Deletion::Requested;
-    if disagrees {
+    if turn.status.power_disagreement.is_some() {
         return Some("its 2 signals about power disagree".into());
     }
     if !keeps_power && turn.is_blocked() {
@@ -257,7 +276,7 @@ fn stand_down_refused(turn: &mut Turn<'_>, cause: &Cause, disagrees: bool) -> Op
     if !keeps_power && turn.is_readable() && turn.power() != Some(Power::On) {
         return Some("0 fresh readings say that it is on, so it could not be switched off safely".into());
     }
-    if !keeps_power && turn.graceful_off().is_none() && turn.force_off(0).is_none() {
+    if !keeps_power && turn.graceful_off(0).is_none() && turn.force_off(0).is_none() {
         return Some("0 of its drivers can switch it off".into());
     }
     if turn.pods().is_none() {
@@ -296,7 +315,7 @@ fn stand_down_refused(turn: &mut Turn<'_>, cause: &Cause, disagrees: bool) -> Op
     None
 }
 
-fn stand_down(mut turn: Turn<'_>, cause: Cause, reason: &str, disagrees: bool) -> Step {
+fn stand_down(mut turn: Turn<'_>, cause: Cause, reason: &str) -> Step {
     if turn.pretends() {
         // Whoever takes pods from a machine that stays on does harm for nothing.
         let hint =
@@ -305,7 +324,7 @@ fn stand_down(mut turn: Turn<'_>, cause: Cause, reason: &str, disagrees: bool) -
         turn.condition(ConditionType::DryRun, Some(true), "WouldStandDown", &text);
         return turn.stay(format!("not stood down, as dry-run is its only driver; {text}"));
     }
-    if let Some(why) = stand_down_refused(&mut turn, &cause, disagrees) {
+    if let Some(why) = stand_down_refused(&mut turn, &cause) {
         return turn.stay(format!("not stood down: {why}"));
     }
     turn.begin(OpKind::Off, cause, reason);

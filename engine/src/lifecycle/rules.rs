@@ -2,7 +2,9 @@
 
 use muster_model::{
     Duration, Known, Timestamp,
-    host::{BootProofBy, Cause, DriverKind, OnReset, Power, PowerAction, PowerCall, Presence, Switch},
+    host::{
+        Abilities, BootProofBy, Cause, DriverKind, OnReset, Power, PowerAction, PowerCall, Presence, Switch,
+    },
 };
 
 use super::{Deletion, Freeze, NodeSeen, NodeView, PodsView, turn::Turn};
@@ -188,6 +190,13 @@ impl Turn<'_> {
             || self.joined().is_some()
     }
 
+    /// Whether a boot was proved since anything was last asked of its power: a system is there to be asked, even if its
+    /// node is silent.
+    pub(super) fn is_boot_proved(&self) -> bool {
+        let asked = self.status.power_action_time;
+        self.status.boot_proof.as_ref().is_some_and(|proof| asked.is_none_or(|asked| proof.at >= asked))
+    }
+
     /// Whether the BMC's account, certificate or identity is refused.
     pub(super) fn is_blocked(&self) -> bool {
         self.status.bmc_blocked.is_some()
@@ -363,8 +372,18 @@ impl Turn<'_> {
         rungs
     }
 
-    pub(super) fn graceful_off(&self) -> Option<PowerCall> {
-        self.first(|abilities| abilities.graceful_off).map(|driver| PowerCall::GracefulOff { driver })
+    /// Asks the machine to shut down by the first driver that can, past as many as have refused.
+    pub(super) fn graceful_off(&self, refused: u32) -> Option<PowerCall> {
+        let able = self.able(|abilities| abilities.graceful_off);
+        let driver = *able.get(usize::try_from(refused).ok()?)?;
+        Some(PowerCall::GracefulOff { driver })
+    }
+
+    /// Sets the boot device by the first driver that can, past as many as have refused.
+    pub(super) fn set_boot(&self, refused: u32) -> Option<PowerCall> {
+        let able = self.able(|abilities| abilities.boot_once);
+        let driver = *able.get(usize::try_from(refused).ok()?)?;
+        Some(PowerCall::SetBoot { driver })
     }
 
     /// Forced off by the first driver that can, the second time by the next one if there is one.
@@ -372,19 +391,18 @@ impl Turn<'_> {
         if !self.settings().policy.force_off.is_allowed() {
             return None;
         }
-        let able: Vec<_> = self
-            .settings()
-            .drivers
-            .iter()
-            .enumerate()
-            .filter(|(_, driver)| driver.abilities.force_off)
-            .map(|(index, _)| index)
-            .collect();
+        let able = self.able(|abilities| abilities.force_off);
         let place = usize::try_from(sent).unwrap_or(0).min(able.len().checked_sub(1)?);
         Some(PowerCall::ForceOff { driver: able[place] })
     }
 
-    pub(super) fn first(&self, can: impl Fn(&muster_model::host::Abilities) -> bool) -> Option<usize> {
+    /// The places of the drivers that can, in order.
+    fn able(&self, can: impl Fn(&Abilities) -> bool) -> Vec<usize> {
+        let drivers = self.settings().drivers.iter().enumerate();
+        drivers.filter(|(_, driver)| can(&driver.abilities)).map(|(index, _)| index).collect()
+    }
+
+    pub(super) fn first(&self, can: impl Fn(&Abilities) -> bool) -> Option<usize> {
         self.settings().drivers.iter().position(|driver| can(&driver.abilities))
     }
 }

@@ -3,8 +3,8 @@
 use muster_model::{
     Timestamp,
     host::{
-        Abilities, BareMetalNodeSpec, BareMetalNodeStatus, DriverKind, GlobalConfig, Limits, Permission,
-        PoolHostConfig, PowerCall,
+        BareMetalNodeSpec, BareMetalNodeStatus, DriverKind, GlobalConfig, Limits, Permission, PoolHostConfig,
+        PowerCall,
     },
 };
 
@@ -19,8 +19,8 @@ pub struct Surroundings {
     pub time_factor: u32,
 }
 
-/// The driver that a call goes to, by its place in the list: the one asked for, or the one in use instead of the first
-/// while that is remembered.
+/// The driver that a call goes to, by its place in the list: the one asked for, or the one in use instead of those before
+/// it that read power and did not answer, while that is remembered.
 pub fn driver_for(
     call: PowerCall,
     status: &BareMetalNodeStatus,
@@ -31,7 +31,7 @@ pub fn driver_for(
     let Some(fallback) = status.driver_fallback.as_ref().filter(|one| now < one.until) else {
         return asked;
     };
-    let Some(kind) = kind_at(fallback.index) else { return asked };
+    let (Some(kind), Some(first)) = (kind_at(fallback.index), kind_at(asked)) else { return asked };
     let abilities = kind.abilities();
     let able = match call {
         PowerCall::SetBoot { .. } => abilities.boot_once,
@@ -41,16 +41,14 @@ pub fn driver_for(
         PowerCall::PowerCycle { .. } => abilities.cycle,
         PowerCall::WolBurst { .. } | PowerCall::ResetBmc { .. } => false,
     };
-    if asked < fallback.index && able { fallback.index } else { asked }
+    if asked < fallback.index && first.abilities().read_power && able { fallback.index } else { asked }
 }
 
-/// Puts the settings together. `probed` is what a probe found out about the drivers, in their order; a
-/// driver without an entry is taken to be able to do what its kind can.
+/// Puts the settings together.
 pub fn settings(
     spec: &BareMetalNodeSpec,
     pool: Option<&PoolHostConfig>,
     global: &GlobalConfig,
-    probed: &[Option<DriverView>],
     around: Surroundings,
 ) -> Settings {
     let mut limits = Limits::default().with(&global.deadlines);
@@ -64,13 +62,7 @@ pub fn settings(
         policy.cycle_lost = Permission::Refused;
     }
     let drivers = spec.effective_drivers();
-    let drivers = drivers.iter().enumerate().map(|(place, driver)| {
-        let full = DriverView::full(driver.kind);
-        match probed.get(place).cloned().flatten().filter(|view| view.kind == driver.kind) {
-            Some(view) => DriverView { abilities: both(full.abilities, view.abilities), ..view },
-            None => full,
-        }
-    });
+    let drivers = drivers.iter().map(|driver| DriverView::full(driver.kind));
     let profile = spec.boot_profile.is_some() || pool.is_some_and(|pool| pool.boot_profile.is_some());
     Settings {
         drivers: drivers.collect(),
@@ -87,24 +79,11 @@ pub fn settings(
     }
 }
 
-/// A probe takes away from what a kind of driver can do and never adds.
-const fn both(kind: Abilities, probed: Abilities) -> Abilities {
-    Abilities {
-        on: kind.on && probed.on,
-        graceful_off: kind.graceful_off && probed.graceful_off,
-        force_off: kind.force_off && probed.force_off,
-        cycle: kind.cycle && probed.cycle,
-        read_power: kind.read_power && probed.read_power,
-        boot_once: kind.boot_once && probed.boot_once,
-        sensors: kind.sensors && probed.sensors,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use muster_model::{
         Duration,
-        host::{DriverKind, LimitOverrides, PowerInterface},
+        host::{DriverFallback, DriverKind, LimitOverrides, PowerInterface},
     };
 
     use super::*;
@@ -117,12 +96,12 @@ mod tests {
         let mut spec = BareMetalNodeSpec::new("gpu", PowerInterface::Redfish);
         let global = GlobalConfig { deadlines: boot(20), ..GlobalConfig::default() };
         let pool = PoolHostConfig { deadlines: boot(30), ..PoolHostConfig::default() };
-        let limit = |spec: &BareMetalNodeSpec, pool| settings(spec, pool, &global, &[], AROUND).limits.boot;
+        let limit = |spec: &BareMetalNodeSpec, pool| settings(spec, pool, &global, AROUND).limits.boot;
         assert_eq!(limit(&spec, None), Duration::from_mins(20));
         assert_eq!(limit(&spec, Some(&pool)), Duration::from_mins(30));
         spec.deadlines = boot(40);
         assert_eq!(limit(&spec, Some(&pool)), Duration::from_mins(40));
-        let short = settings(&spec, None, &global, &[], Surroundings { time_factor: 60, ..AROUND });
+        let short = settings(&spec, None, &global, Surroundings { time_factor: 60, ..AROUND });
         assert_eq!(short.limits.boot, Duration::from_secs(40));
     }
 
@@ -134,20 +113,39 @@ mod tests {
         (global.policy.max_cycles_per_day, global.policy.quarantine_after) = (6, 2);
         let mut pool = PoolHostConfig::default();
         pool.policy.quarantine_after = Some(5);
-        let found = settings(&spec, Some(&pool), &global, &[], AROUND).policy;
+        let found = settings(&spec, Some(&pool), &global, AROUND).policy;
         assert_eq!((found.max_cycles_per_day, found.quarantine_after), (6, 5));
-        assert_eq!(settings(&spec, None, &global, &[], AROUND).policy, global.policy);
+        assert_eq!(settings(&spec, None, &global, AROUND).policy, global.policy);
     }
 
     #[test]
-    fn a_probe_takes_away_and_a_host_may_forbid_force() {
+    fn a_host_may_forbid_force() {
         let mut spec = BareMetalNodeSpec::new("gpu", PowerInterface::Redfish);
         spec.can_force_off = false;
-        let mut view = DriverView::full(DriverKind::Redfish);
-        view.abilities.graceful_off = false;
-        view.on_resets.truncate(1);
-        let found = settings(&spec, None, &GlobalConfig::default(), &[Some(view.clone())], AROUND);
-        assert_eq!(found.drivers, [view]);
+        let found = settings(&spec, None, &GlobalConfig::default(), AROUND);
+        assert_eq!(found.drivers, [DriverView::full(DriverKind::Redfish)]);
         assert_eq!(found.policy.force_off, Permission::Refused);
+    }
+
+    /// Only a driver that was asked to read and did not answer is passed over: an agent is none.
+    #[test]
+    fn a_call_goes_to_the_driver_in_use_where_the_one_asked_is_silent() {
+        use DriverKind::{Agent, Ipmi, Redfish};
+        let now = Timestamp::from_millis(1_000);
+        let mut status = BareMetalNodeStatus::enrolling(now);
+        status.driver_fallback = Some(DriverFallback {
+            index: 2,
+            driver: Ipmi,
+            reason: "no route".into(),
+            until: now.saturating_add(Duration::from_secs(1)),
+        });
+        let check = |driver, at, used| {
+            let kind = |place: usize| [Redfish, Agent, Ipmi].get(place).copied();
+            assert_eq!(driver_for(PowerCall::GracefulOff { driver }, &status, kind, at), used);
+        };
+        check(0, now, 2);
+        check(1, now, 1);
+        check(2, now, 2);
+        check(0, now.saturating_add(Duration::from_secs(2)), 0);
     }
 }

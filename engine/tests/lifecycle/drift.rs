@@ -1,11 +1,15 @@
 //! The drift matrix, cell by cell, and the policies that choose the reaction.
 
-use muster_engine::lifecycle::{DriverView, EffectKind, NodeView, PodsView, Rule, TroubleClass, step};
+use muster_engine::lifecycle::{
+    DriverView, EffectKind, Evidence, HostState, NodeView, Outcome, Performed, PodsView, PowerSeen, Rule,
+    TroubleClass, step,
+};
 use muster_model::{
     Known,
     host::{
-        ConditionType, DriverKind, OnNodeDeleted, OnUnexpectedOff, OnUnexpectedOn, Permission, Phase, Power,
-        PowerCall, PowerReading, Switch, is_true,
+        ConditionStatus, ConditionType, DriverKind, Intent, OnNodeDeleted, OnUnexpectedOff, OnUnexpectedOn,
+        OtherReading, Permission, Phase, Power, PowerCall, PowerReading, PublicPower, Switch, find_condition,
+        is_true,
     },
 };
 
@@ -117,6 +121,75 @@ fn cell_2_a_fresh_lease_outweighs_a_bmc_that_says_off() {
     }
 }
 
+/// Of a host whose lease is fresh, with 2 pods, and that is to be stood down: `driver` reads `power`.
+fn lives(now: i64, driver: DriverKind, power: Power) -> Evidence {
+    let mut seen = evidence(at(now));
+    seen.power = known(PowerSeen { power, driver }, at(now));
+    seen.node = known(NodeView::Present(node(at(now))), at(now));
+    seen.pods = known(PodsView { evictable: 2, ..PodsView::default() }, at(now));
+    seen.intent = intent(Switch::Off, "i-1").map(|intent| Intent { at: at(now), ..intent });
+    seen
+}
+
+#[test]
+fn cell_2_the_other_driver_is_asked_once_and_ends_nothing() {
+    use DriverKind::{Ipmi, Redfish};
+    #[track_caller]
+    fn check(state: &mut HostState, seen: &Evidence, now: i64, asks: bool, told: &str) {
+        let done = step(state, seen, at(now));
+        assert_eq!(done.state.phase(), Phase::Serving, "{}", done.reason);
+        assert_eq!(has(&done, &EffectKind::Probe { driver: Some(1) }), asks, "at {now}");
+        assert!(!has(&done, &EffectKind::Cordon), "not picked for removal at {now}: {}", done.reason);
+        let found = find_condition(&done.state.status.conditions, ConditionType::PowerReadingDisagrees);
+        let found = found.expect("a condition");
+        assert_eq!((found.status, found.message.as_str()), (ConditionStatus::True, told), "at {now}");
+        *state = done.state;
+    }
+    let off = "redfish says off while the kubelet keeps renewing its lease";
+    let mut state = read(Phase::Serving, Power::Off);
+    state.status.serving_since = Some(at(-9000));
+    check(&mut state, &lives(5, Redfish, Power::Off), 5, true, off);
+    // A process that dies before it has the answer asks again.
+    check(&mut state, &lives(6, Redfish, Power::Off), 6, true, off);
+    let mut answered = lives(7, Redfish, Power::Off);
+    answered.second = Some(OtherReading { driver: Ipmi, said: Some(Power::On) });
+    let both = format!("{off}; ipmi says on");
+    check(&mut state, &answered, 7, false, &both);
+    check(&mut state, &lives(67, Redfish, Power::Off), 67, false, &both);
+    assert_eq!(state.status.power_state, PublicPower::Off, "the answer is no reading");
+    // Read through the other driver because the first is silent, or through nobody: nothing is settled.
+    check(&mut state, &lives(127, Ipmi, Power::On), 127, false, &both);
+    let mut hidden = lives(187, Redfish, Power::Off);
+    hidden.node = unknown(at(187));
+    check(&mut state, &hidden, 187, false, &both);
+    // The one that said off reads up: it may go.
+    let done = step(&state, &lives(247, Redfish, Power::On), at(247));
+    assert!(!is_true(&done.state.status.conditions, ConditionType::PowerReadingDisagrees));
+    assert_eq!(done.state.phase(), Phase::Cordoned, "{}", done.reason);
+    // The lease stops: off is proved, and nothing contradicts it any more.
+    let mut gone = lives(247, Redfish, Power::Off);
+    gone.node = stale_node(247);
+    let mut twice = state.clone();
+    let reading = PowerReading { power: Power::Off, driver: Redfish, since: at(187) };
+    twice.status.power = Known::Value { value: reading, at: at(187) };
+    let done = step(&twice, &gone, at(247));
+    assert_eq!(done.state.phase(), Phase::Idle, "{}", done.reason);
+    assert!(!is_true(&done.state.status.conditions, ConditionType::PowerReadingDisagrees));
+}
+
+#[test]
+fn cell_2_an_other_driver_that_is_silent_is_said_and_degrades_nothing() {
+    let mut state = read(Phase::Serving, Power::Off);
+    let mut seen = lives(5, DriverKind::Redfish, Power::Off);
+    state = step(&state, &seen, at(5)).state;
+    seen.second = Some(OtherReading { driver: DriverKind::Ipmi, said: None });
+    let done = step(&state, &seen, at(5));
+    assert_eq!((done.rule, done.state.phase()), (Rule::Wait, Phase::Serving), "{}", done.reason);
+    let found = find_condition(&done.state.status.conditions, ConditionType::PowerReadingDisagrees);
+    assert!(found.is_some_and(|one| one.message.ends_with("; ipmi gives no answer")), "{found:?}");
+    assert!(done.state.status.bmc_reachable);
+}
+
 #[test]
 fn cell_3_on_and_not_ready_is_row_15() {
     let mut state = read(Phase::Serving, Power::On);
@@ -174,6 +247,16 @@ fn cell_6_switched_on_by_hand_is_left_alone_for_half_an_hour() {
         late.settings.policy.on_unexpected_on = policy;
         let done = step(&done.state, &late, at(1805));
         assert_eq!((done.rule, done.state.phase()), (Rule::Drift(6), phase));
+        if policy == OnUnexpectedOn::EnforceOff {
+            assert_eq!(calls(&done), [PowerCall::GracefulOff { driver: 0 }]);
+            late.performed = Performed::Ended { op: "h1-2".into(), seq: 1, outcome: Outcome::Accepted };
+            let next = step(&done.state, &late, at(1805));
+            assert_eq!(
+                (next.state.phase(), calls(&next)),
+                (Phase::Stopping, vec![]),
+                "it has its time for that"
+            );
+        }
     }
     // Never while anyone could still be on it.
     let mut late = evidence(at(1805));

@@ -9,5 +9,6 @@ mod properties;
 mod reference;
 mod rows;
 mod scenarios;
+mod unattended;
 mod withheld;
 mod world;

@@ -1,14 +1,15 @@
 //! One test per row of the transition table.
 
 use muster_engine::lifecycle::{
-    BootNeed, Cordon, Deletion, EffectKind, Evidence, HostState, NodeView, Outcome, Performed, PodsView,
-    Rule, Step, TroubleClass, enrol, step,
+    BootNeed, Cordon, Deletion, DriverView, EffectKind, Evidence, HostState, NodeView, Outcome, Performed,
+    PodsView, Rule, Step, TroubleClass, enrol, step,
 };
 use muster_model::{
     Duration, Known, Timestamp,
     host::{
-        Acknowledgement, Admin, BlockCause, ConditionType, DriverKind, Intent, OnReset, Permission, Phase,
-        Power, PowerCall, PowerReading, Quarantine, Switch, TestStage, is_true,
+        Acknowledgement, Admin, BlockCause, BootProof, BootProofBy, ConditionType, DriverKind, Intent,
+        OnReset, Permission, Phase, Power, PowerAction, PowerCall, PowerReading, Quarantine, Switch,
+        TestStage, find_condition, is_true,
     },
 };
 
@@ -112,6 +113,28 @@ fn row_05_the_boot_device_is_set_when_a_profile_asks() {
 }
 
 #[test]
+fn row_05_a_driver_that_cannot_set_the_boot_device_leaves_it_to_the_next() {
+    let mut seen = wanted_on(at(5));
+    seen.settings.boot = BootNeed::Profile;
+    let first = step(&host(Phase::Reserved), &seen, at(5));
+    assert_eq!(calls(&first), [PowerCall::SetBoot { driver: 0 }]);
+    seen.performed = refused(1);
+    let second = step(&first.state, &seen, at(5));
+    assert_eq!(
+        (second.state.phase(), calls(&second)),
+        (Phase::PreparingBoot, vec![PowerCall::SetBoot { driver: 1 }])
+    );
+    assert_eq!(second.state.status.failures, []);
+    let mut set = seen.clone();
+    set.performed = Performed::Ended { op: "h1-1".into(), seq: 2, outcome: Outcome::Accepted };
+    check(&step(&second.state, &set, at(5)), 7, Phase::PowerRequested);
+    seen.performed = refused(2);
+    let failed = step(&second.state, &seen, at(5));
+    check(&failed, 21, Phase::Backoff);
+    assert_eq!(failed.state.status.failures[0].reason, "NotSupported");
+}
+
+#[test]
 fn row_06_on_already_sends_nothing() {
     for phase in [Phase::Reserved, Phase::PreparingBoot] {
         for power in [Power::On, Power::TurningOn] {
@@ -193,6 +216,32 @@ fn row_10_progress_extends_nothing() {
     seen.boot_progress = None;
     seen.agent.hello = hello("boot-1", at(25));
     check(&step(&with_deadline(Phase::Powered, 900), &seen, at(30)), 10, Phase::Booting);
+}
+
+/// Magic packets are proved by the agent's hello as well as by the node: from this boot, and written down once.
+#[test]
+fn row_10_a_hello_of_another_boot_proves_the_boot() {
+    let mut seen = wanted_on(at(30));
+    (seen.settings, seen.power) = (wol_settings(), unknown(at(30)));
+    seen.agent.hello = hello("boot-2", at(25));
+    let mut state = with_deadline(Phase::Powered, 900);
+    state.status.boot_id_at_off = Some("boot-1".into());
+    let done = step(&state, &seen, at(30));
+    check(&done, 10, Phase::Booting);
+    let proof = BootProof { boot_id: Some("boot-2".into()), at: at(30), by: BootProofBy::AgentHello };
+    assert_eq!(
+        (&done.state.status.boot_proof, done.state.status.wake_proved_at),
+        (&Some(proof), Some(at(30)))
+    );
+    seen.agent.hello = hello("boot-2", at(85));
+    let later = step(&done.state, &seen, at(90));
+    assert_eq!(later.state.status.boot_proof, done.state.status.boot_proof);
+    // A hello from before the request, or of the boot that was shut down, proves nothing.
+    for old in [hello("boot-2", at(-5)), hello("boot-1", at(25))] {
+        seen.agent.hello = old;
+        let done = step(&state, &seen, at(30));
+        assert_eq!((&done.state.status.boot_proof, done.state.status.wake_proved_at), (&None, None));
+    }
 }
 
 #[test]
@@ -336,7 +385,52 @@ fn row_15_a_node_that_is_away_is_lost_and_may_come_back() {
     assert_eq!(calls(&step(&cycle.state, &later, at(130))), [], "at most once, even if nobody knows");
     let mut back = on(at(200));
     back.node = known(NodeView::Present(node(at(200))), at(200));
-    check(&step(&done.state, &back, at(200)), 15, Phase::Serving);
+    let back = step(&done.state, &back, at(200));
+    check(&back, 15, Phase::Serving);
+    assert_eq!(
+        back.state.status.boot_proof.map(|proof| proof.at),
+        Some(at(200)),
+        "whatever it did meanwhile"
+    );
+}
+
+/// A power cycle wears a machine as a start does: it keeps to the same limits and counts towards them.
+#[test]
+fn row_15_a_power_cycle_keeps_to_the_limits_of_wear() {
+    let mut seen = on(at(2_000));
+    seen.settings.policy.cycle_lost = Permission::Allowed;
+    seen.settings.policy.max_cycles_per_day = 3;
+    let lost = with_deadline(Phase::Lost, 3_000);
+    let condition = |done: &Step| {
+        find_condition(&done.state.status.conditions, ConditionType::NodeLost).unwrap().message.clone()
+    };
+    for (starts, why, again) in [
+        (vec![at(-9_000), at(1_101)], "switched on less than 15m ago", Some(at(2_001))),
+        (
+            vec![at(-9_000), at(-6_000), at(0)],
+            "switched on 3 times in 24h, and 3 is the limit",
+            Some(at(2_900)),
+        ),
+    ] {
+        let mut worn = lost.clone();
+        worn.status.starts = starts;
+        let done = step(&worn, &seen, at(2_000));
+        assert_eq!((done.state.phase(), calls(&done)), (Phase::Lost, vec![]), "{}", done.reason);
+        assert!(done.reason.contains(why) && condition(&done).contains(why), "{}", done.reason);
+        assert_eq!((done.wake, &done.state.status.starts), (again, &worn.status.starts));
+    }
+    let mut rested = lost;
+    rested.status.starts = vec![at(-9_000), at(1_100)];
+    let done = step(&rested, &seen, at(2_000));
+    check(&done, 15, Phase::Lost);
+    assert_eq!(calls(&done), [PowerCall::PowerCycle { driver: 0 }]);
+    assert_eq!(done.state.status.starts, [at(-9_000), at(1_100), at(2_000)]);
+    // One that was held back in front of the call has worn nothing.
+    let outcome = Outcome::HeldBack { why: "1 pods came onto its node".into() };
+    seen.performed = Performed::Ended { op: "h1-2".into(), seq: 1, outcome };
+    seen.pods = known(PodsView { evictable: 1, ..PodsView::default() }, at(2_000));
+    let held = step(&done.state, &seen, at(2_000));
+    assert_eq!((calls(&held), held.state.status.starts), (vec![], vec![at(-9_000), at(1_100)]));
 }
 
 #[test]
@@ -498,6 +592,33 @@ fn row_22_shutdown_stores_the_boot_id() {
     assert_eq!(calls(&step(&state, &wanted_off(at(5)), at(5))), [], "opposite actions are kept apart");
 }
 
+fn refused(seq: u32) -> Performed {
+    let outcome = Outcome::Refused { reason: "NotSupported", message: "no GracefulShutdown".into() };
+    Performed::Ended { op: "h1-1".into(), seq, outcome }
+}
+
+/// Nobody cuts the power of a system that another driver could ask: each one that can has its turn, and all of the time.
+#[test]
+fn row_22_a_driver_that_cannot_ask_leaves_it_to_the_next() {
+    let mut state = with_deadline(Phase::Drained, 900);
+    let mut seen = wanted_off(at(5));
+    let drivers = [DriverKind::Redfish, DriverKind::Wol, DriverKind::Agent, DriverKind::Ipmi];
+    seen.settings.drivers = drivers.map(DriverView::full).into();
+    for (seq, now, driver) in [(1, 5, 0), (2, 10, 2), (3, 15, 3)] {
+        (seen.power, seen.node) =
+            (seen_power(Power::On, at(now)), known(NodeView::Present(node(at(now))), at(now)));
+        seen.pods = known(PodsView::default(), at(now));
+        let done = step(&state, &seen, at(now));
+        assert_eq!(done.state.phase(), Phase::Stopping, "{}", done.reason);
+        assert_eq!(calls(&done), [PowerCall::GracefulOff { driver }]);
+        assert_eq!(done.state.status.deadline, Some(at(now + 300)));
+        (state, seen.performed) = (done.state, refused(seq));
+    }
+    let done = step(&state, &seen, at(15));
+    check(&done, 23, Phase::ForcingOff);
+    assert_eq!(calls(&done), [PowerCall::ForceOff { driver: 0 }]);
+}
+
 /// A BMC that was away when its machine was to be asked: the time to shut down begins with the asking.
 #[test]
 fn row_22_a_system_that_is_asked_late_gets_all_of_its_time() {
@@ -619,7 +740,23 @@ fn row_27_the_retry_finds_out_where_the_host_stands() {
     check(&step(&state, &seen, at(60)), 27, Phase::Serving);
     let reading = PowerReading { power: Power::On, driver: DriverKind::Redfish, since: at(0) };
     state.status.power = Known::Value { value: reading, at: at(0) };
-    check(&step(&state, &on(at(60)), at(60)), 27, Phase::Stopping);
+    let stopping = step(&state, &on(at(60)), at(60));
+    check(&stopping, 27, Phase::Stopping);
+    check(&step(&stopping.state, &on(at(60)), at(60)), 23, Phase::ForcingOff);
+    // A system that booted since its power was last asked for is asked to shut down, and has its time for it.
+    state.status.last_power_action = Some(PowerAction::On);
+    for (requested, first) in
+        [(-900, PowerCall::GracefulOff { driver: 0 }), (-100, PowerCall::ForceOff { driver: 0 })]
+    {
+        state.status.power_action_time = Some(at(requested));
+        state.status.boot_proof = Some(BootProof { boot_id: None, at: at(-600), by: BootProofBy::Lease });
+        let stopping = step(&state, &on(at(60)), at(60)).state;
+        assert_eq!(
+            calls(&step(&stopping, &on(at(60)), at(60))),
+            [first],
+            "power was asked for at {requested}"
+        );
+    }
     let mut seen = evidence(at(60));
     seen.power = unknown(at(60));
     let done = step(&state, &seen, at(60));
@@ -664,6 +801,11 @@ fn row_28_out_of_quarantine_by_a_person_or_a_self_test() {
     let one = step(&down.state, &seen, at(day + 150));
     assert_eq!(one.state.phase(), Phase::Quarantined, "off was read once");
     check(&step(&one.state, &evidence(at(day + 175)), at(day + 175)), 28, Phase::Idle);
+    // A driver that cannot ask leaves it to the next.
+    let mut seen = on(at(day + 125));
+    let outcome = Outcome::Refused { reason: "NotSupported", message: "no GracefulShutdown".into() };
+    seen.performed = Performed::Ended { op: "h1-2".into(), seq: 2, outcome };
+    assert_eq!(calls(&step(&down.state, &seen, at(day + 125))), [PowerCall::GracefulOff { driver: 1 }]);
 }
 
 #[test]

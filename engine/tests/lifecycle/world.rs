@@ -57,6 +57,7 @@ pub(crate) fn evidence(now: Timestamp) -> Evidence {
         freeze: Freeze::None,
         deletion: Deletion::None,
         power: seen_power(Power::Off, now),
+        second: None,
         bmc: known(BmcView { identity: HostIdentity::default() }, now),
         presence: unknown(now),
         agent: AgentView::default(),

@@ -31,8 +31,8 @@ choice! {
 }
 
 impl DriverKind {
-    /// What a driver of this kind can do where nothing was discovered yet. A probe may take away from
-    /// it (a BMC without graceful shutdown) and never adds.
+    /// What a driver of this kind can do. A machine may be able to do less (a BMC without graceful shutdown): it then
+    /// refuses, and the next driver of the host has its turn.
     pub const fn abilities(self) -> Abilities {
         const NONE: Abilities = Abilities {
             on: false,

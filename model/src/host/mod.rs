@@ -62,5 +62,5 @@ pub use remedy::Remedy;
 pub use spec::{BareMetalNodeSpec, MatchBy, NodeMatch};
 pub use status::{
     BareMetalNodeStatus, BlockCause, BmcBlocked, BootProof, BootProofBy, DriverFallback, Failure,
-    HostIdentity, PowerAction, Presence, PresenceReading, Quarantine,
+    HostIdentity, OtherReading, PowerAction, PowerDisagreement, Presence, PresenceReading, Quarantine,
 };

@@ -127,6 +127,12 @@ pub struct HostOp {
     /// Forced power-offs sent.
     #[serde(default)]
     pub force_offs: u32,
+    /// Drivers that refused or were not able to set the boot device.
+    #[serde(default)]
+    pub boots_refused: u32,
+    /// Drivers that refused or were not able to ask the machine to shut down.
+    #[serde(default)]
+    pub asks_refused: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_requested_at: Option<Timestamp>,
     /// The proof of off that stood before its first power-on request. It stands again only if that request was not sent.
@@ -184,6 +190,8 @@ impl HostOp {
             drain_deadline: None,
             attempts: 0,
             force_offs: 0,
+            boots_refused: 0,
+            asks_refused: 0,
             power_requested_at: None,
             off_proved_before: None,
             last_sent_at: None,

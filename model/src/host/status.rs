@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Known, Timestamp, power::Pin};
 
-use super::{DriverKind, HostCondition, Phase, PowerReading, PublicPower, State};
+use super::{DriverKind, HostCondition, Phase, Power, PowerReading, PublicPower, State};
 
 /// The seed's status, and beside it everything that the lifecycle has to remember.
 ///
@@ -55,6 +55,9 @@ pub struct BareMetalNodeStatus {
     #[serde(default)]
     pub conditions: Vec<HostCondition>,
     pub power: Known<PowerReading>,
+    /// A driver says off while the kubelet is alive, until that driver reads up again or the kubelet stops.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power_disagreement: Option<PowerDisagreement>,
     /// For hosts whose power cannot be read: whether the machine answers on the network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub presence: Option<PresenceReading>,
@@ -80,7 +83,7 @@ pub struct BareMetalNodeStatus {
     /// Since when the node of a ready host is not Ready or gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_ready_since: Option<Timestamp>,
-    /// Power-on requests of the last 24 hours.
+    /// Power-on requests and power cycles of the last 24 hours.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub starts: Vec<Timestamp>,
     /// Failed attempts of the last 24 hours, oldest first.
@@ -148,6 +151,7 @@ impl BareMetalNodeStatus {
             reason: String::new(),
             conditions: Vec::new(),
             power: Known::Unknown { why: "not read yet".into(), since: now },
+            power_disagreement: None,
             presence: None,
             driver_fallback: None,
             bmc_blocked: None,
@@ -223,6 +227,26 @@ pub struct DriverFallback {
     pub reason: String,
     /// When the first driver is tried again.
     pub until: Timestamp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PowerDisagreement {
+    /// The driver that says off.
+    pub driver: DriverKind,
+    /// What another driver of the host said when it was asked, which is done once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other: Option<OtherReading>,
+}
+
+/// The answer of a driver that was asked beside the run of readings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OtherReading {
+    pub driver: DriverKind,
+    /// `None` if it gave no usable answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said: Option<Power>,
 }
 
 /// Why a BMC is not called any more.

@@ -111,7 +111,7 @@ impl AgentDesk for Desk {
 #[derive(Debug)]
 pub(super) struct Heard {
     pub(super) hub: Arc<AgentHub>,
-    pub(super) since: Timestamp,
+    pub(super) lead: Arc<Lead>,
     /// Time limits are divided by it.
     pub(super) factor: u32,
 }
@@ -123,17 +123,44 @@ impl Agents for Heard {
         AgentView { hello, goodbye: None }
     }
 
-    /// Silence counts once an agent would have been heard.
     fn presence(&self, host: &str, now: Timestamp) -> Known<Presence> {
         let patience = Duration::from_millis(HELLO_EVERY.millis() * MISSED / u64::from(self.factor.max(1)));
         let last = self.hub.heard(host).map(|heard| heard.at);
-        match last {
-            Some(at) if now.since(at) < patience => Known::Value { value: Presence::Answers, at },
-            _ if now.since(self.since) >= patience => Known::Value { value: Presence::Silent, at: now },
-            _ => Known::Unknown {
-                why: "its agent has not been listened to for long enough".into(),
-                since: now,
-            },
+        presence(last, self.lead.led_for(), patience, now)
+    }
+}
+
+/// Silence counts once an agent would have been heard, and only a leader hears agents.
+fn presence(
+    last: Option<Timestamp>,
+    listened: Duration,
+    patience: Duration,
+    now: Timestamp,
+) -> Known<Presence> {
+    match last {
+        Some(at) if now.since(at) < patience => Known::Value { value: Presence::Answers, at },
+        _ if listened >= patience => Known::Value { value: Presence::Silent, at: now },
+        _ => Known::Unknown { why: "its agent has not been listened to for long enough".into(), since: now },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_is_silent_only_to_a_leader_that_has_listened_for_long_enough() {
+        #[track_caller]
+        fn check(heard: Option<i64>, listened: u64, expected: Option<Presence>) {
+            let (now, second) = (Timestamp::from_millis(900_000), Duration::from_secs);
+            let last = heard.map(|ago| Timestamp::from_millis(900_000 - ago * 1000));
+            let found = presence(last, second(listened), second(60), now);
+            assert_eq!(found.value().copied(), expected, "heard {heard:?} s ago, listened for {listened} s");
         }
+        check(Some(59), 0, Some(Presence::Answers));
+        check(Some(60), 0, None); // it led before, and heard nobody since
+        check(Some(60), 60, Some(Presence::Silent));
+        check(None, 59, None);
+        check(None, 60, Some(Presence::Silent));
     }
 }

@@ -142,9 +142,10 @@ pub(super) fn start(
         .into_iter()
         .map(|driver| Recorded::wrap(driver, Arc::clone(&transcripts), Arc::clone(clock)))
         .collect();
+    let lead = Lead::new(Arc::clone(clock));
     let heard: Arc<dyn Agents> = match played {
         Some(one) => Arc::clone(&one.agents),
-        None => Arc::new(Heard { hub: Arc::clone(&hub), since: clock.now(), factor: time_factor }),
+        None => Arc::new(Heard { hub: Arc::clone(&hub), lead: Arc::clone(&lead), factor: time_factor }),
     };
     let facts = Facts::new(
         Arc::clone(registry),
@@ -155,7 +156,6 @@ pub(super) fn start(
         Arc::clone(clock),
     );
     let (stop, resign) = (CancellationToken::new(), CancellationToken::new());
-    let lead = Lead::new(Arc::clone(clock));
     let holder = candidate.holder.clone();
     let config = LeaseConfig { sole: registry.is_exclusive(), ..lead::config(candidate.holder) };
     let config = played.map_or(config.clone(), |one| one.lease(config));
