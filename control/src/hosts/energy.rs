@@ -223,8 +223,8 @@ pub(super) async fn flush(shared: &Shared, lead: &Tenure) -> Result<(), StoreErr
     }
 }
 
-/// The price of an amount of energy, in millionths of the currency.
-fn cost(milliwatt_hours: u64, price: Option<u64>) -> Option<u64> {
+/// The price of an amount of energy, in millionths of the currency; nothing without a price.
+pub fn cost(milliwatt_hours: u64, price: Option<u64>) -> Option<u64> {
     let micros = u128::from(milliwatt_hours) * u128::from(price?) / 1_000_000;
     Some(u64::try_from(micros).unwrap_or(u64::MAX))
 }
