@@ -96,6 +96,8 @@ pub(super) struct Memo {
     pub log: Option<String>,
     /// When energy was last accounted for, whatever is stored.
     pub accounted: Option<Timestamp>,
+    /// Its BMC was called in this turn; the scheduler takes it back.
+    pub spoke: bool,
 }
 
 impl Default for Memo {
@@ -111,6 +113,7 @@ impl Default for Memo {
             sensors: None,
             log: None,
             accounted: None,
+            spoke: false,
         }
     }
 }
@@ -193,6 +196,7 @@ impl Shared {
             failed: memo.failed,
         };
         let (looked, fallback) = look::look(&glass).await?;
+        memo.spoke = true;
         match &looked.bmc {
             Known::Value { .. } => memo.failed = 0,
             Known::Unknown { .. } => memo.failed = memo.failed.saturating_add(1),
@@ -337,6 +341,7 @@ impl Turn<'_> {
         };
         perform::tell(&scene, &step);
         let deeds = perform::perform(&scene, self.memo, &step.effects).await;
+        self.memo.spoke |= deeds.called;
         if captures_evidence(&step.effects) {
             self.memo.log = log::tail(&scene, self.memo).await;
         }
