@@ -11,8 +11,8 @@ use muster_engine::lifecycle::{
 use muster_model::{
     Clock, Duration, Known, Timestamp,
     host::{
-        Admin, BareMetalNodeSpec, BareMetalNodeStatus, ConditionStatus, ConditionType, HostCondition,
-        HostIdentity, OpKind, Phase, PowerInterface, find_condition,
+        Admin, BareMetalNodeSpec, BareMetalNodeStatus, BmcProgress, ConditionStatus, ConditionType,
+        HostCondition, HostIdentity, OpKind, Phase, Power, PowerInterface, find_condition,
         keys::{self, HostRecord, host_prefix},
         set_condition,
     },
@@ -254,6 +254,28 @@ pub(super) async fn turn(shared: &Shared, name: &Arc<str>, memo: &mut Memo, trig
     Next::In(STORE_AGAIN)
 }
 
+/// Writes down how far a boot has come when its BMC says something new. What it said of an earlier boot is not that.
+fn note_progress(state: &mut HostState, looked: Option<&Looked>) {
+    let rises = matches!(
+        state.status.phase,
+        Phase::PowerRequested | Phase::Powered | Phase::Booting | Phase::Joining
+    );
+    let (true, Some(Looked { progress: Some(progress), power: Known::Value { value, .. }, .. })) =
+        (rises, looked)
+    else {
+        return;
+    };
+    if matches!(value.power, Power::Off | Power::TurningOff) {
+        return;
+    }
+    let begun = state.op.as_ref().map_or(Timestamp::EPOCH, |op| op.started);
+    let known = state.status.boot_progress.as_ref();
+    if known.is_none_or(|known| known.stage != progress.stage || known.at < begun) {
+        let (stage, driver, at) = (progress.stage.clone(), value.driver, progress.at);
+        state.status.boot_progress = Some(BmcProgress { stage, driver, at });
+    }
+}
+
 impl Turn<'_> {
     #[allow(clippy::option_option, reason = "a probe may name a driver")]
     async fn step(&mut self, fresh: bool, probe: Option<Option<usize>>) -> Result<After, StoreError> {
@@ -400,6 +422,7 @@ impl Turn<'_> {
         }
         if let (Some(state), Some(fallback)) = (state, fallback) {
             state.status.driver_fallback = fallback;
+            note_progress(state, self.memo.looked.as_ref());
             if let Some(looked) =
                 self.memo.looked.as_ref().filter(|one| matches!(one.bmc, Known::Value { .. }))
             {

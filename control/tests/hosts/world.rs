@@ -85,6 +85,8 @@ pub(crate) struct Machine {
     pub(crate) no_agent: bool,
     /// The BMC says `turning-on` until it is restarted.
     pub(crate) stuck: bool,
+    /// What its BMC says while it boots.
+    pub(crate) stage: Option<&'static str>,
     /// What it draws while it is on, for drivers that ask; `None` measures nothing.
     pub(crate) watts: Option<i64>,
     /// Its event log, newest first; `None` never answers.
@@ -112,6 +114,7 @@ impl Machine {
             latency: Duration::from_millis(20),
             no_agent: false,
             stuck: false,
+            stage: None,
             watts: None,
             log: Some(Vec::new()),
         }
@@ -357,7 +360,11 @@ impl Power for TestDriver {
             },
             at: now,
             driver: self.kind,
-            progress: if machine.is_up(now) { BootProgress::OsRunning } else { BootProgress::NotReported },
+            progress: match machine.stage {
+                _ if machine.is_up(now) => BootProgress::OsRunning,
+                Some(stage) => BootProgress::Firmware(stage.into()),
+                None => BootProgress::NotReported,
+            },
             health: Health::Ok,
             warnings: machine.unverified.into_iter().collect(),
         })

@@ -308,13 +308,18 @@ fn serial(view: &View<'_>) -> Option<Cell> {
     }
 }
 
-/// How far the boot has come, by whoever watches it.
-fn boot_progress(view: &View<'_>) -> Option<String> {
-    let report = view.related.get("boot").filter(|report| report.is_object())?;
-    let stage = text_at(report, "stage");
-    let by = text_at(report, "by");
-    let age = age::since(report.get("at"), view.now);
-    (!stage.is_empty()).then(|| format!("{stage}, told by {by} {age} ago"))
+/// How far the boot has come, by each of those who watch it.
+fn boot_progress(view: &View<'_>) -> impl Iterator<Item = String> {
+    let told = |report: &Value, by: String| {
+        let stage = text_at(report, "stage");
+        let age = age::since(report.get("at"), view.now);
+        (!stage.is_empty()).then(|| format!("{stage}, told by {by} {age} ago"))
+    };
+    let bmc = view.at("status.bootProgress");
+    let bmc = bmc.and_then(|report| told(report, format!("its BMC ({})", text_at(report, "driver"))));
+    let endpoint = view.related.get("boot").filter(|report| report.is_object());
+    let endpoint = endpoint.and_then(|report| told(report, text_at(report, "by")));
+    [bmc, endpoint].into_iter().flatten()
 }
 
 fn machine(view: &View<'_>) -> Vec<(String, Cell)> {
@@ -343,7 +348,7 @@ fn machine(view: &View<'_>) -> Vec<(String, Cell)> {
             fact(&mut facts, name, pool::stamp(view, path, ""));
         }
     }
-    if let Some(progress) = boot_progress(view) {
+    for progress in boot_progress(view) {
         fact(&mut facts, "Boot progress", progress);
     }
     told(&mut facts, view, "Boot profile", "spec.bootProfile");
@@ -543,8 +548,8 @@ mod tests {
     use muster_model::{
         Known,
         host::{
-            BareMetalNodeStatus, BlockCause, BmcBlocked, DriverFallback, DriverKind, HostIdentity, Phase,
-            Power, PowerAction, PowerReading, PublicPower, State,
+            BareMetalNodeStatus, BlockCause, BmcBlocked, BmcProgress, DriverFallback, DriverKind,
+            HostIdentity, Phase, Power, PowerAction, PowerReading, PublicPower, State,
         },
     };
     use serde_json::json;
@@ -648,6 +653,12 @@ mod tests {
         status.power_action_driver = Some(DriverKind::Redfish);
         status.kubernetes_node = Some("gpu-07".into());
         status.join_time = Some(at("2026-11-16T03:00:00Z"));
+        let progress = BmcProgress {
+            stage: "os-starting".into(),
+            driver: DriverKind::Ipmi,
+            at: at("2026-11-17T02:30:00Z"),
+        };
+        status.boot_progress = Some(progress);
         let known = |value: Value| json!({ "value": value, "at": "2026-11-17T02:59:00Z" });
         let more = json!({
             "op": { "id": "gpu-07-4", "kind": "off", "reason": "2 pods fit elsewhere", "started": "2026-11-17T02:50:00Z",
@@ -670,6 +681,7 @@ mod tests {
                 "Watts: 212 (measured by its BMC)",
                 "Energy used: 2.00 kWh (0.56 EUR) since registration",
                 "Energy saved: 0.50 kWh (0.14 EUR) since registration",
+                "Boot progress: os-starting, told by its BMC (ipmi) 30m ago",
                 "Boot progress: kernel, told by pxe 60m ago",
                 "Joined: 2026-11-16T03:00:00Z (24h ago)",
             ],
