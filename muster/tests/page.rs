@@ -50,7 +50,7 @@ impl Lab {
         let cluster =
             json!({ "name": "lab", "spec": { "platform": { "type": "baremetal" }, "mode": "active" } });
         let cluster = ann.post("/api/v1/clusters", &cluster).await.expect(201).id();
-        let pool = json!({ "name": "gpu", "spec": { "platform": { "type": "baremetal", "baremetal": { "pool": "gpu" } },
+        let pool = json!({ "name": "gpu", "spec": { "platform": { "type": "baremetal", "baremetal": { "pool": "gpu", "policy": { "maxCyclesPerDay": 6 } } },
             "nodeCount": 1 } });
         let pool = ann.post(&format!("/api/v1/clusters/{cluster}/nodepools"), &pool).await.expect(201).id();
         for (number, bmc) in fleet.bmcs().enumerate() {
@@ -154,7 +154,11 @@ async fn energy_and_history(ann: &Caller) {
     })
     .await;
     assert!(energy["method"].as_str().unwrap().contains("idle watts"));
-    assert_eq!(energy["cycle_budget"], 24);
+    assert_eq!(
+        (&energy["cycle_budget"], &energy["cycles"][0]["budget"]),
+        (&json!(24), &json!(6)),
+        "{energy}"
+    );
     // Two samples of the ring and the present moment.
     let history = ann
         .until("/api/v1/history", |body| {

@@ -16,7 +16,10 @@ use muster_control::{
 use muster_model::{
     Duration, Known, Timestamp,
     field::FieldError,
-    host::{BareMetalNodeSpec, HostMetrics, PublicPower, WattsBy},
+    host::{
+        BareMetalNodeSpec, HostMetrics, PoolHostConfig, PublicPower, WattsBy,
+        keys::{self, PoolRecord},
+    },
     identity::{Resource, Verb},
 };
 use serde_json::{Value, json};
@@ -114,6 +117,7 @@ pub async fn read(call: Call) -> Result<Response, ApiError> {
     }
     cycles.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
     let drawn = drawn(&hosts);
+    let budgets = budgets(&call, pools.keys()).await?;
     let answer = json!({
         "at": now,
         "milliwatts": drawn.milliwatts,
@@ -132,10 +136,29 @@ pub async fn read(call: Call) -> Result<Response, ApiError> {
         "racks": racks.iter().map(|(name, rack)| rack.show(name.as_deref(), price)).collect::<Vec<_>>(),
         "cycles_total": cycles.len(),
         "cycles": cycles.iter().take(MOST_CYCLES)
-            .map(|(count, host, pool)| json!({ "host": host, "pool": pool, "count": count })).collect::<Vec<_>>(),
+            .map(|(count, host, pool)| json!({ "host": host, "pool": pool, "count": count, "budget": budgets.get(pool.as_str()) }))
+            .collect::<Vec<_>>(),
         "cycle_budget": global.config.policy.max_cycles_per_day,
     });
     Ok(reply::value(StatusCode::OK, &answer))
+}
+
+/// How often a host of each of these pools may be switched on in 24 hours: as its pool says, else as the settings of all hosts do.
+async fn budgets<'a>(
+    call: &Call,
+    pools: impl Iterator<Item = &'a String>,
+) -> Result<BTreeMap<&'a str, u32>, ApiError> {
+    let policy = &call.inventory().global().config.policy;
+    let mut budgets = BTreeMap::new();
+    for pool in pools {
+        let stored = call.inventory().store().get(&keys::pool(pool, PoolRecord::Config)).await;
+        let stored = stored.map_err(RegistryError::Store)?;
+        // A record that cannot be read is put right or set aside by the upkeep; until then it says nothing.
+        let own = stored.and_then(|entry| serde_json::from_slice::<PoolHostConfig>(&entry.value).ok());
+        let policy = policy.with(&own.unwrap_or_default().policy);
+        budgets.insert(pool.as_str(), policy.max_cycles_per_day);
+    }
+    Ok(budgets)
 }
 
 /// `GET /api/v1/hosts/{name}/energy`: the same of one host.

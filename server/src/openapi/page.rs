@@ -194,7 +194,11 @@ fn energy(pool: &Value, text: &Value, time: &Value, number: &Value, saved: &Valu
     let mut rack = pool.clone();
     rack["properties"]["name"] =
         json!({ "type": ["string", "null"], "description": "null for servers in no rack" });
-    let cycle = object(&["host", "pool", "count"], json!({ "host": text, "pool": text, "count": number }));
+    let cycle = object(
+        &["host", "pool", "count", "budget"],
+        json!({ "host": text, "pool": text, "count": number,
+            "budget": { "type": "integer", "description": "Power-ons within 24 hours that its pool allows" } }),
+    );
     object(
         &[
             "at",
@@ -211,7 +215,8 @@ fn energy(pool: &Value, text: &Value, time: &Value, number: &Value, saved: &Valu
         json!({ "at": time, "milliwatts": number, "all_on_milliwatts": number, "unmetered": number, "declared": number,
             "used_milliwatt_hours": number, "saved_milliwatt_hours": number, "used_micros": maybe("integer"),
             "saved_micros": maybe("integer"), "price_micros": maybe("integer"), "currency": maybe("string"), "saved_today": saved,
-            "method": text, "pools": list(pool), "racks": list(&rack), "cycles_total": number, "cycles": list(&cycle), "cycle_budget": number }),
+            "method": text, "pools": list(pool), "racks": list(&rack), "cycles_total": number, "cycles": list(&cycle),
+            "cycle_budget": { "type": "integer", "description": "The same where a pool says nothing else" } }),
     )
 }
 

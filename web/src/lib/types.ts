@@ -191,7 +191,7 @@ export type EnergyReport = {
   pools: EnergyShare[];
   racks: EnergyShare[];
   cycles_total: number;
-  cycles: { host: string; pool: string; count: number }[];
+  cycles: { host: string; pool: string; count: number; budget: number }[];
   cycle_budget: number;
 };
 
