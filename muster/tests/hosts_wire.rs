@@ -7,8 +7,9 @@
 mod harness;
 
 use std::{
+    io::Write as _,
     path::Path,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
     sync::Arc,
 };
 
@@ -277,7 +278,8 @@ fn register_found(server: &Server, directory: &Path, document: &str) {
 const CANARY: &str = "canary-2718-albatross";
 
 /// A machine that nobody has described: its BMC is met, its key approved, and its own words make the document. The
-/// password is found in no log, however much is logged.
+/// password is found in no log, however much is logged, in no export, not in the audit log, and in nothing that others on
+/// the machine can read of a process that knows it.
 #[tokio::test(flavor = "multi_thread")]
 async fn ops_r19_discovery_sends_nothing_secret_before_its_key_is_approved_and_logs_none() {
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -322,6 +324,19 @@ async fn ops_r19_discovery_sends_nothing_secret_before_its_key_is_approved_and_l
     let host = run(&["describe", "host", "gpu-1"]);
     assert!(host.status.success(), "{}", text(&host));
 
+    // The password comes by standard input, too, and whoever looks at processes meanwhile sees nothing of it.
+    let shown = seen_while_given(&server, directory.path());
+    let exports: Vec<String> =
+        ["yaml", "json", "csv"].map(|form| text(&run(&["export", "hosts", "-o", form]))).into();
+    assert!(
+        exports.iter().all(|export| export.contains("gpu-1") && export.contains("rack-a")),
+        "{exports:?}"
+    );
+    let stored = run(&["store", "export", "backup.jsonl", "--online"]);
+    assert!(stored.status.success(), "{}", text(&stored));
+    let audit = user.get("/api/v1/audit?limit=100").await.expect(200).body.to_string();
+    assert!(audit.contains("credentials/rack-a") && audit.contains("\"rotate\""), "{audit}");
+
     // Refused accounts are the noisiest: the BMC's password changes behind our back, and then for us, too.
     bmc.set_password("another-one");
     bmc.drop_sessions();
@@ -329,7 +344,13 @@ async fn ops_r19_discovery_sends_nothing_secret_before_its_key_is_approved_and_l
     let told = [&said, &document, &text(&host), &text(&run(&["history", "host", "gpu-1"]))].map(Clone::clone);
     let page = reqwest::get(format!("{}/metrics", server.base)).await.unwrap().text().await.unwrap();
     drop(server);
-    let mut files = vec![("what was said".to_owned(), told.join("\n")), ("metrics".to_owned(), page)];
+    let mut files = vec![
+        ("what was said".to_owned(), told.join("\n")),
+        ("metrics".to_owned(), page),
+        ("an export of hosts".to_owned(), exports.join("\n")),
+        ("the audit log by the API".to_owned(), audit),
+    ];
+    files.extend(shown);
     let mut folders = vec![directory.path().to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap().flatten() {
@@ -346,6 +367,9 @@ async fn ops_r19_discovery_sends_nothing_secret_before_its_key_is_approved_and_l
     }
     let log = files.iter().find(|(name, _)| name.ends_with("stderr.log")).expect("a log");
     assert!(log.1.len() > 10_000, "the log is loud: {}", log.1.len());
+    let backup =
+        files.iter().find(|(name, _)| name.ends_with("backup.jsonl")).expect("an export of the store");
+    assert!(backup.1.contains("/muster/inventory/credentials/"), "the credential is in it, sealed");
     let encoded =
         base64::Engine::encode(&base64::engine::general_purpose::STANDARD, format!("admin:{CANARY}"));
     for (name, content) in &files {
@@ -353,6 +377,53 @@ async fn ops_r19_discovery_sends_nothing_secret_before_its_key_is_approved_and_l
             assert!(!content.contains(hidden), "{hidden} is in {name}");
         }
     }
+}
+
+/// What processes show while one of them has the password from its standard input: the command lines and environments of
+/// the server and of that one.
+fn seen_while_given(server: &Server, directory: &Path) -> Vec<(String, String)> {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_muster"))
+        .args(["rotate", "credential", "rack-a", "--user", "admin", "--password-file", "-"])
+        .args(["--server", &server.base, "--as-email", USER])
+        .current_dir(directory)
+        .env("HOME", directory)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("muster runs");
+    let mut input = child.stdin.take().expect("a pipe");
+    input.write_all(CANARY.as_bytes()).unwrap();
+    input.flush().unwrap();
+    // It reads to the end, and that does not come before we close the pipe.
+    let own = [child.id().to_string()];
+    let (held, others) =
+        (processes(|id, _| own.iter().any(|own| own == id)), directory.display().to_string());
+    assert!(held.iter().any(|(_, shown)| shown.contains("rotate credential rack-a")), "{held:?}");
+    let servers = processes(|_, line| line.contains(&others));
+    assert!(servers.iter().any(|(_, shown)| shown.contains(" serve ")), "{servers:?}");
+    drop(input);
+    let done = child.wait_with_output().unwrap();
+    assert!(done.status.success(), "{}", text(&done));
+    [held, servers].concat()
+}
+
+/// Command lines and environments of the processes that are `wanted` by their number and command line.
+fn processes(wanted: impl Fn(&str, &str) -> bool) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let id = entry.file_name().to_string_lossy().into_owned();
+        let read = |name: &str| {
+            let content = std::fs::read(entry.path().join(name)).unwrap_or_default();
+            String::from_utf8_lossy(&content).replace('\0', " ")
+        };
+        let line = read("cmdline");
+        if id.parse::<u32>().is_ok() && wanted(&id, &line) {
+            found.push((format!("the command line of process {id}"), line));
+            found.push((format!("the environment of process {id}"), read("environ")));
+        }
+    }
+    found
 }
 
 /// A server on its own store, with an account for the emulated BMCs and a boot profile.

@@ -50,7 +50,7 @@ impl Lab {
         let cluster =
             json!({ "name": "lab", "spec": { "platform": { "type": "baremetal" }, "mode": "active" } });
         let cluster = ann.post("/api/v1/clusters", &cluster).await.expect(201).id();
-        let pool = json!({ "name": "gpu", "spec": { "platform": { "type": "baremetal", "baremetal": { "pool": "gpu" } },
+        let pool = json!({ "name": "gpu", "spec": { "platform": { "type": "baremetal", "baremetal": { "pool": "gpu", "policy": { "maxCyclesPerDay": 6 } } },
             "nodeCount": 1 } });
         let pool = ann.post(&format!("/api/v1/clusters/{cluster}/nodepools"), &pool).await.expect(201).id();
         for (number, bmc) in fleet.bmcs().enumerate() {
@@ -140,8 +140,25 @@ async fn energy_and_history(ann: &Caller) {
     rack["name"] = json!("gpu");
     assert_eq!(rack, energy["pools"][0], "{energy}");
     assert!(energy["all_on_milliwatts"].as_i64() >= Some(540_000), "{energy}");
+    // A price tells the same in money: of all, of a pool and of a host.
+    let price = json!({ "energyPriceMicros": 300_000_000, "currency": "EUR" });
+    ann.put("/api/v1/inventory/config", &price).await.expect(200);
+    ann.until("/api/v1/energy", |body| {
+        let pool = &body["pools"][0];
+        body["used_micros"].as_u64() > Some(0) && pool["used_micros"] == body["used_micros"]
+    })
+    .await;
+    ann.until("/api/v1/hosts/gpu-1/energy", |body| {
+        let micros = |name: &str| body[name].as_u64().unwrap_or_default();
+        body["currency"] == "EUR" && micros("used_micros") + micros("saved_micros") > 0
+    })
+    .await;
     assert!(energy["method"].as_str().unwrap().contains("idle watts"));
-    assert_eq!(energy["cycle_budget"], 24);
+    assert_eq!(
+        (&energy["cycle_budget"], &energy["cycles"][0]["budget"]),
+        (&json!(24), &json!(6)),
+        "{energy}"
+    );
     // Two samples of the ring and the present moment.
     let history = ann
         .until("/api/v1/history", |body| {

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Every path that is served, as metrics label them.
-pub const PATHS: [&str; 73] = [
+pub const PATHS: [&str; 74] = [
     "/health",
     "/livez",
     "/readyz",
@@ -46,6 +46,7 @@ pub const PATHS: [&str; 73] = [
     "/api/v1/hosts/{name}",
     "/api/v1/hosts/{name}/events",
     "/api/v1/hosts/{name}/durations",
+    "/api/v1/hosts/{name}/energy",
     "/api/v1/hosts/{name}/hold",
     "/api/v1/hosts/{name}/release",
     "/api/v1/hosts/{name}/maintenance",
@@ -114,6 +115,7 @@ fn host_routes(root: &str) -> Router<App> {
         .route(&at("/{name}"), get(hosts::read).put(hosts::replace).patch(hosts::patch).delete(hosts::delete))
         .route(&at("/{name}/events"), get(host_actions::events))
         .route(&at("/{name}/durations"), get(host_actions::durations))
+        .route(&at("/{name}/energy"), get(energy::of_host))
         .route(&at("/{name}/transcript"), get(me::transcript))
         .route(&at("/{name}/hold"), post(host_actions::hold))
         .route(&at("/{name}/release"), post(host_actions::release))

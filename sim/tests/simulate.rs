@@ -216,6 +216,29 @@ spec: {pool: metal, rack: r2, resources: {cpu: 8, memory: 32Gi}, idleWatts: 60, 
 status: {state: off}
 ";
 
+/// Pools of servers without marks of their own have those of all hosts, wherever they stand in the input.
+#[test]
+fn the_settings_of_all_hosts_hold_for_pools_of_servers_that_say_no_marks() {
+    let marks = |settings: &str, own: &str| {
+        let pools = METAL.replace("maxNodes: 4", &format!("maxNodes: 4{own}"));
+        let cloud = "---\nkind: NodePool\nmetadata: {name: cloud}\nspec:\n  platform: {type: gcp, gcp: {machineType: n2-standard-4, zones: [europe-west1-b]}}\n  autoscaling: {enabled: true, minNodes: 0, maxNodes: 4}\n";
+        let loaded = load(&[source(&format!("{pools}{cloud}{settings}"))], None);
+        let of = |name: &str| {
+            let demand = &loaded.snapshot.pool(name).unwrap().demand;
+            (demand.target_cpu_percent, demand.target_memory_percent, demand.scale_down_percent)
+        };
+        (of("metal"), of("cloud"), loaded.set_aside.len())
+    };
+    let (plain, cloud) = ((Some(70), Some(80), Some(30)), (Some(70), Some(80), Some(30)));
+    assert_eq!(marks("", ""), (plain, cloud, 0));
+    let settings = "---\nkind: HostSettings\nspec: {highMarkPercent: 90, lowMarkPercent: 45}\n";
+    assert_eq!(marks(settings, ""), ((Some(90), Some(90), Some(45)), cloud, 0));
+    let own = ", targetCPUUtilization: 60";
+    assert_eq!(marks(settings, own), ((Some(60), Some(90), Some(40)), cloud, 0));
+    let wrong = "---\nkind: HostSettings\nspec: {highMarkPercent: 190}\n";
+    assert_eq!(marks(wrong, ""), (plain, cloud, 1), "settings that make no sense are set aside");
+}
+
 #[test]
 fn groups_that_are_objects_are_read_from_a_dump() {
     let text = r"

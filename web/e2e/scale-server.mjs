@@ -21,7 +21,7 @@ const groups = Array.from({ length: GROUPS }, (_, n) => {
   const names = Array.from({ length: Math.min(100, PODS / GROUPS) }, (_, at) => ({ namespace: 'default', name: `job-${n}-${at}`, since: one.oldest }));
   return { ...one, example: `default/job-${n}-0`, headline: `default/job-${n}-0 (and ${PODS / GROUPS - 1} alike): ${one.headline.split(': ').slice(1).join(': ')}`, count: PODS / GROUPS, pods: names };
 });
-const cycles = hosts.slice(0, 60).map((host, n) => ({ host: host.name, pool: host.spec.pool, count: 60 - n }));
+const cycles = hosts.slice(0, 60).map((host, n) => ({ host: host.name, pool: host.spec.pool, count: 60 - n, budget: 24 }));
 const attention = Array.from({ length: 20 }, (_, n) => ({ kind: 'host', subject: hosts[n].name, line: `${hosts[n].name} is quarantined: never joined, 3 of 3`, since: seen.overview.at, link: `/hosts/${hosts[n].name}`, command: `muster acknowledge host ${hosts[n].name}` }));
 
 function overview() {

@@ -18,7 +18,7 @@ use muster_model::{
 use super::{
     book::{Record, Written},
     failpoint::Side,
-    look::limited,
+    look::{can_read, limited},
     nodes,
     perform::Scene,
     store::encode,
@@ -56,7 +56,11 @@ pub(super) async fn account(
         return;
     }
     memo.accounted = Some(now);
-    let power = known_power(scene.status);
+    let power = if can_read(&shared.drivers, scene.ways) {
+        scene.status.power_state
+    } else {
+        proved_power(scene.status)
+    };
     let sensors = if power == PublicPower::On { sense(shared, scene, memo).await } else { None };
     memo.sensors = Some((now, sensors));
     let before = record.metrics.as_deref();
@@ -77,9 +81,9 @@ pub(super) async fn account(
         .push(Due { host: Arc::clone(name), metrics });
 }
 
-/// On or off as it was read; where nothing reads it, as it was proved: a node that serves runs, and a machine that is
-/// idle was seen to go.
-fn known_power(status: &BareMetalNodeStatus) -> PublicPower {
+/// Power that nothing reads, as it was proved: a node that serves runs, and a machine that is idle was seen to go. A BMC
+/// that could read it and does not answer proves nothing.
+fn proved_power(status: &BareMetalNodeStatus) -> PublicPower {
     match (status.power_state, status.phase) {
         (PublicPower::Unknown, Phase::Serving | Phase::Cordoned | Phase::Evicting) => PublicPower::On,
         (PublicPower::Unknown, Phase::Idle) if status.off_proved_at.is_some() => PublicPower::Off,
@@ -87,17 +91,21 @@ fn known_power(status: &BareMetalNodeStatus) -> PublicPower {
     }
 }
 
-/// Asks the first driver that can for its sensors.
-async fn sense(shared: &Shared, scene: &Scene<'_>, memo: &Memo) -> Option<Sensors> {
+/// Asks the first driver that can for its sensors, from the one in use on: those before it do not answer now.
+async fn sense(shared: &Shared, scene: &Scene<'_>, memo: &mut Memo) -> Option<Sensors> {
     let silent = memo.failed > 0 || scene.status.bmc_blocked.is_some();
     if silent || memo.looked.is_none() {
         return None;
     }
-    let (driver, bmc) = scene.ways.iter().find_map(|way| {
+    let now = shared.clock.now();
+    let fallback = scene.status.driver_fallback.as_ref().filter(|fallback| now < fallback.until);
+    let in_use = fallback.map_or(0, |fallback| fallback.index);
+    let (driver, bmc) = scene.ways.iter().skip(in_use).find_map(|way| {
         let driver = shared.drivers.get(way.kind)?;
         driver.abilities().sensors.then_some(())?;
         Some((driver, way.bmc.as_ref().ok()?))
     })?;
+    memo.spoke = true;
     match limited(
         &shared.clock,
         shared.pace.scaled(SENSOR_LIMIT).max(Duration::from_secs(5)),
@@ -223,8 +231,8 @@ pub(super) async fn flush(shared: &Shared, lead: &Tenure) -> Result<(), StoreErr
     }
 }
 
-/// The price of an amount of energy, in millionths of the currency.
-fn cost(milliwatt_hours: u64, price: Option<u64>) -> Option<u64> {
+/// The price of an amount of energy, in millionths of the currency; nothing without a price.
+pub fn cost(milliwatt_hours: u64, price: Option<u64>) -> Option<u64> {
     let micros = u128::from(milliwatt_hours) * u128::from(price?) / 1_000_000;
     Some(u64::try_from(micros).unwrap_or(u64::MAX))
 }
@@ -303,7 +311,7 @@ mod tests {
             let mut status = BareMetalNodeStatus::enrolling(Timestamp::EPOCH);
             (status.power_state, status.phase, status.state) = (read, phase, phase.state());
             status.off_proved_at = proved.then_some(Timestamp::EPOCH);
-            assert_eq!(known_power(&status), expected, "{read:?} {phase} {proved}");
+            assert_eq!(proved_power(&status), expected, "{read:?} {phase} {proved}");
         };
         let (on, off, unknown) = (PublicPower::On, PublicPower::Off, PublicPower::Unknown);
         check(unknown, Phase::Serving, false, on);

@@ -58,13 +58,22 @@ pub(super) async fn limited<T>(
     }
 }
 
+/// Whether any driver of the host can tell on from off.
+pub(super) fn can_read(drivers: &Drivers, ways: &[Way]) -> bool {
+    ways.iter().any(|way| reads(drivers, way))
+}
+
+fn reads(drivers: &Drivers, way: &Way) -> bool {
+    way.kind.abilities().read_power && drivers.get(way.kind).is_some()
+}
+
 /// What the caller stores beside the look: the driver in use when it is not the first.
 pub(super) type Fallback = Option<DriverFallback>;
 
 /// One look. `None` when no driver of the host can read power: there is nothing to look with.
 pub(super) async fn look(glass: &Glass<'_>) -> Option<(Looked, Fallback)> {
-    let can = |way: &Way| way.kind.abilities().read_power && glass.drivers.get(way.kind).is_some();
-    let able: Vec<usize> = (0..glass.ways.len()).filter(|place| can(&glass.ways[*place])).collect();
+    let able: Vec<usize> =
+        (0..glass.ways.len()).filter(|place| reads(glass.drivers, &glass.ways[*place])).collect();
     let first = *able.first()?;
     let now = glass.clock.now();
     let resting = glass.fallback.filter(|one| now < one.until && able.contains(&one.index));

@@ -48,7 +48,7 @@ mod witness;
 pub use around::{Around, Clusters, Dress, Home, Nothing};
 pub use book::{Book, Record};
 pub use desk::{AgentDesk, DeskError};
-pub use energy::add_energy;
+pub use energy::{add_energy, cost as energy_cost};
 pub use facts::{Agents, Facts, NoAgents};
 pub use figures::{Figures, HostFigure, PoolFigure, UNVERIFIED};
 pub use gate::Refusal;

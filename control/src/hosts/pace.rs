@@ -2,7 +2,7 @@
 
 use muster_model::{
     Duration,
-    host::{HostOp, Phase},
+    host::{DriverKind, DriverSpec, HostOp, Phase},
 };
 
 use super::ways::fnv;
@@ -14,7 +14,9 @@ const POLL_IDLE: Duration = Duration::from_secs(300);
 /// Longest pause before a host whose BMC does not answer is tried again.
 const POLL_SILENT: Duration = Duration::from_mins(10);
 /// Between two conversations with one BMC: slow firmware chokes on less.
-pub(super) const SPACING: Duration = Duration::from_secs(1);
+const SPACING: Duration = Duration::from_secs(1);
+/// The same for a BMC that is spoken to by IPMI: some are known to crash when they are asked more often.
+const SPACING_IPMI: Duration = Duration::from_secs(5);
 /// How old a reading may be that a decision under way builds on.
 pub(super) const FRESH: Duration = Duration::from_secs(5);
 
@@ -27,6 +29,12 @@ pub(super) struct Pace {
 impl Pace {
     pub(super) fn scaled(self, length: Duration) -> Duration {
         Duration::from_millis((length.millis() / u64::from(self.factor.max(1))).max(1))
+    }
+
+    /// Between two conversations with the BMC of a host with these drivers.
+    pub(super) fn spacing(self, drivers: &[DriverSpec]) -> Duration {
+        let ipmi = drivers.iter().any(|driver| driver.kind == DriverKind::Ipmi);
+        self.scaled(if ipmi { SPACING_IPMI } else { SPACING })
     }
 
     /// Between looks at a host in this phase when nothing else asks for one.

@@ -27,7 +27,7 @@ use super::{
     figures::{Counters, Figures, HostFigure},
     gate::Gate,
     nodes,
-    pace::{Pace, SPACING},
+    pace::Pace,
     turn::{Memo, Next, Shared, Trigger, turn},
     ways::{Drivers, access_version, bmc_key},
     witness::Witness,
@@ -139,6 +139,8 @@ impl HostLoop {
 #[derive(Debug)]
 struct Slot {
     bmc: Arc<str>,
+    /// What its BMC needs between two conversations.
+    spacing: Duration,
     /// Taken out while its turn is under way.
     memo: Option<Memo>,
     due: Duration,
@@ -148,6 +150,20 @@ struct Slot {
     digest: u64,
     /// The way to its BMC, with the version of its account, as it was last looked at.
     access: u64,
+}
+
+/// When a BMC was last talked to, and for which host.
+#[derive(Debug)]
+struct Spoken {
+    at: Duration,
+    host: Arc<str>,
+}
+
+/// The host whose turn comes next at a BMC, so that another one that is busy does not keep it waiting for ever.
+#[derive(Debug)]
+struct Claim {
+    host: Arc<str>,
+    until: Duration,
 }
 
 type TurnFuture = BoxFuture<'static, (Arc<str>, Memo, Next)>;
@@ -166,7 +182,8 @@ struct Run {
     polling: HashSet<Arc<str>>,
     /// BMCs that are talked to now, and when the others were last.
     busy: HashSet<Arc<str>>,
-    spoken: HashMap<Arc<str>, Duration>,
+    spoken: HashMap<Arc<str>, Spoken>,
+    claims: HashMap<Arc<str>, Claim>,
     changes: FuturesUnordered<ClusterChange>,
     watched: HashMap<Arc<str>, (Arc<dyn ClusterPort>, u64)>,
     fence: Option<Fence>,
@@ -190,6 +207,7 @@ impl Run {
             polling: HashSet::new(),
             busy: HashSet::new(),
             spoken: HashMap::new(),
+            claims: HashMap::new(),
             changes: FuturesUnordered::new(),
             watched: HashMap::new(),
             fence: None,
@@ -293,6 +311,7 @@ impl Run {
         self.timers.clear();
         self.urgent.clear();
         self.polls.clear();
+        self.claims.clear();
         if now.is_some() {
             let names: Vec<Arc<str>> = self.shared.book().hosts.keys().cloned().collect();
             self.shared.gate().take_over(self.shared.clock.monotonic());
@@ -317,9 +336,12 @@ impl Run {
             _ => Pace::offset(name, TAKE_UP),
         };
         let bmc = record.spec.as_ref().map_or_else(|| name.to_string(), |spec| bmc_key(spec, name));
+        let drivers = record.spec.as_ref().map(|spec| spec.effective_drivers()).unwrap_or_default();
+        let spacing = pace.spacing(&drivers);
         let access = record.spec.as_ref().map_or(0, |spec| self.access(spec));
         let slot = self.slots.entry(Arc::clone(name)).or_insert_with(|| Slot {
             bmc: Arc::from(bmc.as_str()),
+            spacing,
             memo: Some(Memo::default()),
             due: Duration::ZERO,
             news: false,
@@ -327,7 +349,7 @@ impl Run {
             digest: 0,
             access,
         });
-        slot.bmc = Arc::from(bmc.as_str());
+        (slot.bmc, slot.spacing) = (Arc::from(bmc.as_str()), spacing);
         self.due_in(name, offset);
     }
 
@@ -440,12 +462,13 @@ impl Run {
         }
     }
 
-    /// A host's BMC may have another address now.
+    /// A host's BMC may have another address now, and be spoken to in another way.
     fn respell(&mut self, name: &Arc<str>) {
         let book = self.shared.book();
         let spec = book.hosts.get(name).and_then(|record| record.spec.clone());
         if let (Some(spec), Some(slot)) = (spec, self.slots.get_mut(name)) {
             let bmc = bmc_key(&spec, name);
+            slot.spacing = self.shared.pace.spacing(&spec.effective_drivers());
             if *slot.bmc != *bmc && slot.memo.is_some() {
                 slot.bmc = Arc::from(bmc.as_str());
             }
@@ -491,15 +514,16 @@ impl Run {
     fn start(&mut self, name: Arc<str>, poll: bool, now: Duration) {
         let Some(slot) = self.slots.get_mut(&name) else { return };
         slot.queued = false;
-        let spacing = self.shared.pace.scaled(SPACING);
-        let spoken = self.spoken.get(&slot.bmc).map(|at| at.saturating_add(spacing).saturating_sub(now));
-        let early = spoken.filter(|left| *left > Duration::ZERO && poll);
-        if self.busy.contains(&slot.bmc) || early.is_some() {
-            let again = early.unwrap_or_else(|| self.shared.pace.scaled(Duration::from_millis(100)));
-            self.due_in(&name, again);
+        let (bmc, spacing) = (Arc::clone(&slot.bmc), slot.spacing);
+        if let Some(wait) = self.too_early(&name, &bmc, spacing, poll, now) {
+            self.due_in(&name, wait);
             return;
         }
+        let Some(slot) = self.slots.get_mut(&name) else { return };
         let Some(mut memo) = slot.memo.take() else { return };
+        if self.claims.get(&bmc).is_some_and(|claim| claim.host == name) {
+            self.claims.remove(&bmc);
+        }
         let trigger = if std::mem::take(&mut slot.news) { Trigger::News } else { Trigger::Time };
         self.busy.insert(Arc::clone(&slot.bmc));
         if poll {
@@ -516,12 +540,42 @@ impl Run {
         );
     }
 
-    fn ended(&mut self, (name, memo, next): (Arc<str>, Memo, Next)) {
+    /// How long a host has to wait for its BMC: until the turn there of another host is over, and then for as long as the
+    /// BMC needs. Operations of one host follow one another without a pause.
+    fn too_early(
+        &mut self,
+        name: &Arc<str>,
+        bmc: &Arc<str>,
+        spacing: Duration,
+        poll: bool,
+        now: Duration,
+    ) -> Option<Duration> {
+        let busy = self.busy.contains(bmc).then(|| self.shared.pace.scaled(Duration::from_millis(100)));
+        let apart = self.spoken.get(bmc).filter(|last| poll || last.host != *name);
+        let left = apart.map(|last| last.at.saturating_add(spacing).saturating_sub(now));
+        let claim = self.claims.get(bmc).filter(|claim| now < claim.until);
+        let wait = match (busy.or(left.filter(|left| *left > Duration::ZERO)), claim) {
+            (None, Some(claim)) if claim.host != *name => self.shared.pace.scaled(Duration::from_millis(100)),
+            (None, _) => return None,
+            (Some(wait), _) => wait,
+        };
+        let another = self.spoken.get(bmc).is_some_and(|last| last.host != *name);
+        if claim.is_none_or(|claim| claim.host == *name) && another {
+            let until = now.saturating_add(wait).saturating_add(spacing);
+            self.claims.insert(Arc::clone(bmc), Claim { host: Arc::clone(name), until });
+        }
+        Some(wait)
+    }
+
+    fn ended(&mut self, (name, mut memo, next): (Arc<str>, Memo, Next)) {
         self.polling.remove(&name);
         let now = self.shared.clock.monotonic();
         let Some(slot) = self.slots.get_mut(&name) else { return };
         self.busy.remove(&slot.bmc);
-        self.spoken.insert(Arc::clone(&slot.bmc), now);
+        if std::mem::take(&mut memo.spoke) {
+            let host = Arc::clone(&name);
+            self.spoken.insert(Arc::clone(&slot.bmc), Spoken { at: now, host });
+        }
         slot.memo = Some(memo);
         match next {
             Next::Never => {

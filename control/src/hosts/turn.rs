@@ -11,8 +11,9 @@ use muster_engine::lifecycle::{
 use muster_model::{
     Clock, Duration, Known, Timestamp,
     host::{
-        Admin, BareMetalNodeSpec, BareMetalNodeStatus, ConditionStatus, ConditionType, HostCondition,
-        HostIdentity, OpKind, OtherReading, Permission, Phase, PowerInterface, find_condition,
+        Admin, BareMetalNodeSpec, BareMetalNodeStatus, BmcProgress, ConditionStatus, ConditionType,
+        HostCondition, HostIdentity, OpKind, OtherReading, Permission, Phase, Power, PowerInterface,
+        find_condition,
         keys::{self, HostRecord, host_prefix},
         set_condition,
     },
@@ -98,6 +99,8 @@ pub(super) struct Memo {
     pub log: Option<String>,
     /// When energy was last accounted for, whatever is stored.
     pub accounted: Option<Timestamp>,
+    /// Its BMC was called in this turn; the scheduler takes it back.
+    pub spoke: bool,
 }
 
 impl Default for Memo {
@@ -114,6 +117,7 @@ impl Default for Memo {
             sensors: None,
             log: None,
             accounted: None,
+            spoke: false,
         }
     }
 }
@@ -203,6 +207,7 @@ impl Shared {
         memo: &mut Memo,
     ) -> Option<look::Fallback> {
         let (looked, fallback) = look::look(&self.glass(ways, status, access, memo)).await?;
+        memo.spoke = true;
         match &looked.bmc {
             Known::Value { .. } => memo.failed = 0,
             Known::Unknown { .. } => memo.failed = memo.failed.saturating_add(1),
@@ -258,6 +263,28 @@ pub(super) async fn turn(shared: &Shared, name: &Arc<str>, memo: &mut Memo, trig
     }
     tracing::warn!(host = %name, steps = MAX_STEPS, "a host does not come to rest; it is left alone for a moment");
     Next::In(STORE_AGAIN)
+}
+
+/// Writes down how far a boot has come when its BMC says something new. What it said of an earlier boot is not that.
+fn note_progress(state: &mut HostState, looked: Option<&Looked>) {
+    let rises = matches!(
+        state.status.phase,
+        Phase::PowerRequested | Phase::Powered | Phase::Booting | Phase::Joining
+    );
+    let (true, Some(Looked { progress: Some(progress), power: Known::Value { value, .. }, .. })) =
+        (rises, looked)
+    else {
+        return;
+    };
+    if matches!(value.power, Power::Off | Power::TurningOff) {
+        return;
+    }
+    let begun = state.op.as_ref().map_or(Timestamp::EPOCH, |op| op.started);
+    let known = state.status.boot_progress.as_ref();
+    if known.is_none_or(|known| known.stage != progress.stage || known.at < begun) {
+        let (stage, driver, at) = (progress.stage.clone(), value.driver, progress.at);
+        state.status.boot_progress = Some(BmcProgress { stage, driver, at });
+    }
 }
 
 impl Turn<'_> {
@@ -353,6 +380,7 @@ impl Turn<'_> {
         };
         perform::tell(&scene, &step);
         let deeds = perform::perform(&scene, self.memo, &step.effects).await;
+        self.memo.spoke |= deeds.called;
         if captures_evidence(&step.effects) {
             self.memo.log = log::tail(&scene, self.memo).await;
         }
@@ -416,6 +444,7 @@ impl Turn<'_> {
         }
         if let (Some(state), Some(fallback)) = (state, fallback) {
             state.status.driver_fallback = fallback;
+            note_progress(state, self.memo.looked.as_ref());
             if let Some(looked) =
                 self.memo.looked.as_ref().filter(|one| matches!(one.bmc, Known::Value { .. }))
             {
@@ -431,6 +460,7 @@ impl Turn<'_> {
         let Some((said, blocks)) = asked else { return };
         self.shared.counters.looked(said.said.is_some());
         self.memo.second = Some(said);
+        self.memo.spoke = true;
         if let (Some(why), Some(looked)) = (blocks, self.memo.looked.as_mut()) {
             looked.bmc = Known::Unknown { why, since: self.shared.clock.now() };
         }

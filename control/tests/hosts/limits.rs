@@ -8,7 +8,7 @@ use muster_control::{
 use muster_model::{
     Clock as _, Duration,
     host::{
-        ConditionType, HostMetrics, Phase, PoolHostConfig, Switch, find_condition,
+        ConditionType, DriverKind, DriverSpec, HostMetrics, Phase, PoolHostConfig, Switch, find_condition,
         keys::{self, HostRecord, PoolRecord},
     },
     power::PowerAction,
@@ -306,4 +306,68 @@ async fn the_last_host_of_a_zone_or_rack_stays_while_its_pool_asks_for_spread() 
     ask_again(2).await;
     world.until("h2", Phase::Idle, 300).await;
     world.until("h3", Phase::Idle, 300).await;
+}
+
+/// Servers of one chassis behind one BMC: it gets a moment between the conversations for one and for another, whether they
+/// are polls or operations, and each of them comes to its turn.
+#[tokio::test(start_paused = true)]
+async fn conversations_with_one_bmc_for_several_hosts_lie_apart() {
+    for (driver, least) in [(DriverKind::Redfish, 1_000), (DriverKind::Ipmi, 5_000)] {
+        let world = World::new().await;
+        let names = ["h1", "h2", "h3", "h4"];
+        for name in names {
+            world
+                .register(name, |spec| {
+                    spec.mgmt_address = Some("10.0.9.9".parse().unwrap());
+                    spec.drivers = vec![DriverSpec::new(driver)];
+                })
+                .await;
+        }
+        for name in names {
+            world.until(name, Phase::Idle, 300).await;
+        }
+        world.pass(130).await;
+        for (number, name) in names.into_iter().enumerate() {
+            world.want(name, Switch::On, &format!("i-{number}")).await;
+        }
+        for name in names {
+            world.until(name, Phase::Serving, 600).await;
+        }
+        world.pass(700).await;
+        for (number, name) in names.into_iter().enumerate() {
+            world.want(name, Switch::Off, &format!("o-{number}")).await;
+        }
+        for name in names {
+            world.until(name, Phase::Idle, 900).await;
+        }
+        let state = world.outside.state();
+        let near = state
+            .travels
+            .windows(2)
+            .find(|two| two[0].1 != two[1].1 && two[1].0.since(two[0].0) < Duration::from_millis(least));
+        assert_eq!(near, None, "{driver}: two hosts within {least} ms");
+    }
+}
+
+/// A BMC that serves one host is as quick as it can be: nothing that is asked for waits.
+#[tokio::test(start_paused = true)]
+async fn an_operation_of_a_host_with_its_own_bmc_waits_for_no_spacing() {
+    for driver in [DriverKind::Redfish, DriverKind::Ipmi] {
+        let world = World::new().await;
+        world.register("h1", |spec| spec.drivers = vec![DriverSpec::new(driver)]).await;
+        world.until("h1", Phase::Idle, 120).await;
+        world.pass(130).await;
+        // Right behind a poll.
+        let reads = world.outside.state().reads;
+        while world.outside.state().reads == reads {
+            world.outside.clock.sleep(Duration::from_millis(50)).await;
+        }
+        let asked = world.outside.clock.now();
+        world.want("h1", Switch::On, "i-1").await;
+        while world.outside.state().count("h1", PowerAction::On) == 0 {
+            world.outside.clock.sleep(Duration::from_millis(50)).await;
+            let took = world.outside.clock.now().since(asked);
+            assert!(took <= Duration::from_secs(1), "{driver}: not switched on after {took}");
+        }
+    }
 }

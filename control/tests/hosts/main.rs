@@ -3,6 +3,7 @@
 #![allow(clippy::await_holding_lock, reason = "a story looks at its own world, on one thread")]
 
 mod crashes;
+mod energy;
 mod limits;
 mod rows;
 mod unsafe_store;

@@ -635,3 +635,42 @@ async fn bmctl_a_boot_of_ten_minutes_is_no_failure() {
     let told = world.events("h1").await.events;
     assert!(told.iter().all(|event| !event.message.contains("failed")), "{told:#?}");
 }
+
+/// What a BMC says of a boot is written down when it changes, and what it said of an earlier boot counts for nothing.
+#[tokio::test(start_paused = true)]
+async fn the_boot_progress_of_a_bmc_is_kept_with_its_time() {
+    let world = World::new().await;
+    world.idle("h1").await;
+    world.pass(130).await;
+    world.outside.state().machines.get_mut("h1").unwrap().stage = Some("memory-test");
+    assert_eq!(world.status("h1").await.boot_progress, None, "a machine that is off does not boot");
+    let told = async |stage: &str, id: &str| {
+        let begun = world.outside.clock.now();
+        world.want("h1", Switch::On, id).await;
+        let mut progress = None;
+        for _ in 0..120 {
+            world.pass(1).await;
+            progress = world.status("h1").await.boot_progress.filter(|one| one.at >= begun);
+            if progress.as_ref().is_some_and(|one| one.stage == stage) {
+                break;
+            }
+        }
+        progress.map(|one| (one.stage, one.driver, one.at))
+    };
+    let first = told("memory-test", "i-1").await.expect("the first stage");
+    assert_eq!((first.0.as_str(), first.1), ("memory-test", DriverKind::Redfish));
+    world.pass(30).await;
+    let again = world.status("h1").await.boot_progress.unwrap();
+    assert_eq!(again.at, first.2, "the same is not written again");
+    world.until("h1", Phase::Serving, 300).await;
+    world.pass(700).await;
+    world.want("h1", Switch::Off, "i-2").await;
+    world.until("h1", Phase::Idle, 300).await;
+    let before = world.status("h1").await.boot_progress.unwrap();
+    world.pass(900).await;
+    assert_eq!(world.status("h1").await.boot_progress.as_ref(), Some(&before));
+    // The next boot begins anew, though its first stage may be the one that was told last.
+    world.outside.state().machines.get_mut("h1").unwrap().stage = Some("os-running");
+    let second = told("os-running", "i-3").await.expect("the stage of this boot");
+    assert!(second.2 > before.at);
+}

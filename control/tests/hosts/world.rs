@@ -23,8 +23,8 @@ use muster_model::{
     observe::{ActError, Acted, CORDON_MARK, ClusterPort, ClusterView, NodeAction, NotSynced, STARTUP_TAINT},
     power::{
         Abilities, Accepted, Bmc, BootOverride, BootProgress, DriverKind, Endpoint, Fault, Health, Identity,
-        Leave, LogEntry, Mac, Order, Pin, Power, PowerAction, PowerError, PowerState, Reading, Trust,
-        Warning,
+        Leave, LogEntry, Mac, Order, Pin, Power, PowerAction, PowerError, PowerState, Reading, Sensors,
+        Trust, Warning,
     },
     rack::Rack,
     store::{Committed, Fence, List, Revision, Store, Txn},
@@ -88,6 +88,10 @@ pub(crate) struct Machine {
     pub(crate) no_agent: bool,
     /// The BMC says `turning-on` until it is restarted.
     pub(crate) stuck: bool,
+    /// What its BMC says while it boots.
+    pub(crate) stage: Option<&'static str>,
+    /// What it draws while it is on, for drivers that ask; `None` measures nothing.
+    pub(crate) watts: Option<i64>,
     /// Its event log, newest first; `None` never answers.
     pub(crate) log: Option<Vec<LogEntry>>,
 }
@@ -114,6 +118,8 @@ impl Machine {
             latency: Duration::from_millis(20),
             no_agent: false,
             stuck: false,
+            stage: None,
+            watts: None,
             log: Some(Vec::new()),
         }
     }
@@ -170,6 +176,10 @@ pub(crate) struct State {
     pub(crate) boots: Vec<DriverKind>,
     pub(crate) reads: u32,
     reads_by: BTreeMap<&'static str, u32>,
+    /// Calls of all kinds to BMCs: when they began, and for which host.
+    pub(crate) travels: Vec<(Timestamp, String)>,
+    /// Who was asked for sensors, by which driver.
+    pub(crate) sensed: Vec<(String, DriverKind)>,
     /// Where magic packets went.
     pub(crate) packets: Vec<Mac>,
     /// Restarts of BMCs.
@@ -297,7 +307,9 @@ impl TestDriver {
     /// The way to the machine and back, and what may happen on it.
     async fn travel(&self, bmc: &Bmc) -> Result<(), PowerError> {
         let (latency, silent, denies, key) = {
+            let now = self.outside.clock.now();
             let mut state = self.outside.state();
+            state.travels.push((now, bmc.host.clone()));
             let flights = state.in_flight.entry(bmc.host.clone()).or_default();
             *flights += 1;
             let flights = *flights;
@@ -341,6 +353,7 @@ impl Power for TestDriver {
             _ => Abilities {
                 read: true,
                 boot: true,
+                sensors: true,
                 identify: true,
                 log: true,
                 ..Abilities::actions([On, GracefulOff, ForceOff, Cycle])
@@ -367,7 +380,11 @@ impl Power for TestDriver {
             },
             at: now,
             driver: self.kind,
-            progress: if machine.is_up(now) { BootProgress::OsRunning } else { BootProgress::NotReported },
+            progress: match machine.stage {
+                _ if machine.is_up(now) => BootProgress::OsRunning,
+                Some(stage) => BootProgress::Firmware(stage.into()),
+                None => BootProgress::NotReported,
+            },
             health: Health::Ok,
             warnings: machine.unverified.into_iter().collect(),
         })
@@ -405,6 +422,18 @@ impl Power for TestDriver {
             _ => {}
         }
         Ok(Accepted::Sent { how: order.action.to_string() })
+    }
+
+    async fn sensors(&self, bmc: &Bmc) -> Result<Sensors, PowerError> {
+        let watts = self.outside.state().machines[&bmc.host].watts;
+        let Some(watts) = watts else {
+            return Err(PowerError::new(bmc, Fault::unsupported("sensors", self.kind)));
+        };
+        self.outside.state().sensed.push((bmc.host.clone(), self.kind));
+        self.travel(bmc).await?;
+        let at = self.outside.clock.now();
+        let milliwatts = Known::Value { value: watts * 1000, at };
+        Ok(Sensors { milliwatts, temperatures: Vec::new(), health: Health::Ok })
     }
 
     async fn set_boot(

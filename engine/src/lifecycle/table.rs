@@ -228,7 +228,7 @@ pub const ROWS: [Row; 30] = [
         19,
         &[Cordoned, Evicting, Drained, Stopping],
         "the deadline passed, a pod may not be evicted, the demand came back, or a last look in front of the power-off found a pod",
-        "remove our cordon, record why, wait before the next drain; a node that is not Ready makes it degraded",
+        "remove our cordon, record why, spend the intent: after a pause a later plan may ask again, this one does not; a node that is not Ready makes it degraded",
         &[Serving, Degraded],
         "none",
     ),

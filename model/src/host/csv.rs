@@ -58,6 +58,8 @@ pub struct Line {
     pub number: usize,
     /// What it calls the host, also when the rest cannot be used; empty when it does not say.
     pub name: String,
+    /// The members of the spec that it speaks of; null where it says that there is nothing. Of resources each is one.
+    pub said: Map<String, Value>,
     pub host: Result<NamedHost, FieldErrors>,
 }
 
@@ -88,9 +90,40 @@ pub fn read_csv(text: &str) -> Result<Vec<Line>, FieldErrors> {
     let named = header.iter().position(|name| name == "name");
     let line = |(number, cells): (usize, Vec<String>)| {
         let name = named.and_then(|place| cells.get(place)).map(|cell| cell.trim().to_owned());
-        Line { number, name: name.unwrap_or_default(), host: read_row(&header, &cells) }
+        let said = said(&header, &cells);
+        Line { number, name: name.unwrap_or_default(), said, host: read_row(&header, &cells) }
     };
     Ok(records.map(line).collect())
+}
+
+/// What a cell says of the spec, in the member that its column is about.
+fn value(column: &str, cell: &str) -> Result<Value, FieldErrors> {
+    let number = || cell.parse::<i64>().map_or_else(|_| Value::from(cell), Value::from);
+    Ok(match column {
+        "gpu" | "slot" | "height" | "idleWatts" | "maxWatts" => number(),
+        "canForceOff" => cell.parse::<bool>().map_or_else(|_| Value::from(cell), Value::from),
+        "labels" => labels(cell)?,
+        _ => Value::from(cell),
+    })
+}
+
+fn is_resource(column: &str) -> bool {
+    matches!(column, "cpu" | "memory" | "gpu" | "storage")
+}
+
+/// The columns of the table as members of a spec, an empty cell as null. What cannot be read is [`read_row`]'s to tell.
+fn said(header: &[String], cells: &[String]) -> Map<String, Value> {
+    let (mut said, mut resources) = (Map::new(), Map::new());
+    let of_spec = |column: &str| !matches!(column, "name" | "broadcast");
+    for (column, cell) in header.iter().zip(cells).filter(|(column, _)| of_spec(column)) {
+        let cell = Some(cell.trim()).filter(|cell| !cell.is_empty());
+        let value = cell.and_then(|cell| value(column, cell).ok()).unwrap_or_default();
+        if is_resource(column) { &mut resources } else { &mut said }.insert(column.clone(), value);
+    }
+    if !resources.is_empty() {
+        said.insert("resources".into(), Value::Object(resources));
+    }
+    said
 }
 
 fn read_row(header: &[String], cells: &[String]) -> Result<NamedHost, FieldErrors> {
@@ -103,31 +136,13 @@ fn read_row(header: &[String], cells: &[String]) -> Result<NamedHost, FieldError
     let (mut name, mut broadcast) = (String::new(), None);
     for (column, cell) in header.iter().zip(cells) {
         let cell = cell.trim();
-        if cell.is_empty() {
-            continue;
-        }
-        let number = || cell.parse::<i64>().map_or_else(|_| Value::from(cell), Value::from);
         match column.as_str() {
+            _ if cell.is_empty() => {}
             "name" => cell.clone_into(&mut name),
             "broadcast" => broadcast = Some(cell),
-            "cpu" | "memory" | "storage" => {
-                resources.insert(column.clone(), Value::from(cell));
-            }
-            "gpu" => {
-                resources.insert(column.clone(), number());
-            }
-            "slot" | "height" | "idleWatts" | "maxWatts" => {
-                spec.insert(column.clone(), number());
-            }
-            "canForceOff" => {
-                let value = cell.parse::<bool>().map_or_else(|_| Value::from(cell), Value::from);
-                spec.insert(column.clone(), value);
-            }
-            "labels" => {
-                spec.insert(column.clone(), labels(cell)?);
-            }
-            _ => {
-                spec.insert(column.clone(), Value::from(cell));
+            one => {
+                let members = if is_resource(one) { &mut resources } else { &mut spec };
+                members.insert(column.clone(), value(one, cell)?);
             }
         }
     }

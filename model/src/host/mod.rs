@@ -61,6 +61,7 @@ pub use records::{EventRing, HostEvent, HostMetrics, MAX_EVENTS, WattsBy};
 pub use remedy::Remedy;
 pub use spec::{BareMetalNodeSpec, MatchBy, NodeMatch};
 pub use status::{
-    BareMetalNodeStatus, BlockCause, BmcBlocked, BootProof, BootProofBy, DriverFallback, Failure,
-    HostIdentity, OtherReading, PowerAction, PowerDisagreement, Presence, PresenceReading, Quarantine,
+    BareMetalNodeStatus, BlockCause, BmcBlocked, BmcProgress, BootProof, BootProofBy, DriverFallback,
+    Failure, HostIdentity, OtherReading, PowerAction, PowerDisagreement, Presence, PresenceReading,
+    Quarantine,
 };

@@ -35,6 +35,9 @@ pub struct BareMetalNodeStatus {
     pub bmc_reachable: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot_time: Option<Timestamp>,
+    /// How far the last boot came, as its BMC told it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_progress: Option<BmcProgress>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub join_time: Option<Timestamp>,
 
@@ -153,6 +156,7 @@ impl BareMetalNodeStatus {
             power: Known::Unknown { why: "not read yet".into(), since: now },
             power_disagreement: None,
             presence: None,
+            boot_progress: None,
             driver_fallback: None,
             bmc_blocked: None,
             boot_proof: None,
@@ -200,6 +204,17 @@ impl PowerAction {
             Self::Cycle => "cycle",
         }
     }
+}
+
+/// How far a boot has come, as a BMC tells it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BmcProgress {
+    pub stage: String,
+    /// The driver that read it.
+    pub driver: DriverKind,
+    /// When it was first read.
+    pub at: Timestamp,
 }
 
 /// Whether a machine answers on the network.

@@ -1,16 +1,18 @@
 //! Keeping the inventory equal to a DCIM's export, by inventory id.
 //!
-//! The export owns the facts about the machine. What people and Muster lay over it (hold, maintenance,
-//! acknowledgement, a power request, deadlines, drivers) is kept. A host that vanished is held, never
-//! deleted and never switched off. Applying a difference and comparing again finds nothing to do.
+//! The export owns the facts about the machine that it speaks of: the columns of a table, the members of a
+//! spec. An empty cell or a null says that there is nothing; what it does not speak of stays as it is stored.
+//! What people and Muster lay over it (hold, maintenance, acknowledgement, a power request, deadlines,
+//! drivers) is kept. A host that vanished is held, never deleted and never switched off. Applying a difference and comparing again finds nothing to do.
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::{
     Timestamp,
     field::{FieldError, FieldErrors},
+    patch::merge_patch,
 };
 
 use super::{BareMetalNodeSpec, Hold, NamedHost};
@@ -31,6 +33,13 @@ const KEPT: [&str; 10] = [
     "registered",
     "deletion",
 ];
+
+/// A host of an export, and which members of its spec the export speaks of; null where it says that there is nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    pub host: NamedHost,
+    pub said: Map<String, Value>,
+}
 
 /// One field of one host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,7 +78,7 @@ impl Difference {
 /// export's and are left alone.
 pub fn compare(
     inventory: &BTreeMap<String, BareMetalNodeSpec>,
-    export: &[NamedHost],
+    export: &[Listed],
     now: Timestamp,
 ) -> Result<Difference, FieldErrors> {
     let listed = by_id(export)?;
@@ -80,9 +89,9 @@ pub fn compare(
         }
     }
     let mut difference = Difference::default();
-    for (id, host) in &listed {
+    for (id, Listed { host, said }) in &listed {
         if let Some(name) = known.get(id) {
-            let change = merge(name, &inventory[*name], &host.spec);
+            let change = merge(name, &inventory[*name], said)?;
             if change.fields.is_empty() {
                 difference.unchanged.push((*name).to_owned());
             } else {
@@ -94,7 +103,7 @@ pub fn compare(
                 FieldError::new("inventoryId", text).found_text(id).hint("rename one of them"),
             ));
         } else {
-            difference.create.push((*host).clone());
+            difference.create.push(host.clone());
         }
     }
     for (id, name) in known.iter().filter(|(id, _)| !listed.contains_key(*id)) {
@@ -119,54 +128,66 @@ pub fn compare(
     Ok(difference)
 }
 
-fn by_id(export: &[NamedHost]) -> Result<BTreeMap<&str, &NamedHost>, FieldErrors> {
+fn by_id(export: &[Listed]) -> Result<BTreeMap<&str, &Listed>, FieldErrors> {
     let mut listed = BTreeMap::new();
-    for host in export {
+    for one in export {
+        let host = &one.host;
         let fault = |problem: String| {
             Err(FieldErrors::one(FieldError::new(format!("{}.inventoryId", host.name), problem)))
         };
         let Some(id) = host.spec.inventory_id.as_deref() else {
             return fault("is required in an export: hosts are recognised by it".into());
         };
-        if let Some(other) = listed.insert(id, host) {
-            return fault(format!("{id} is listed twice, also by {}", other.name));
+        if let Some(other) = listed.insert(id, one) {
+            return fault(format!("{id} is listed twice, also by {}", other.host.name));
         }
     }
     Ok(listed)
 }
 
-/// The stored spec with the facts of the export, keeping what people laid over it.
-fn merge(name: &str, stored: &BareMetalNodeSpec, listed: &BareMetalNodeSpec) -> HostChange {
-    let mut spec = BareMetalNodeSpec {
-        hold: stored.hold.clone(),
-        admin: stored.admin,
-        acknowledgement: stored.acknowledgement.clone(),
-        power_state: stored.power_state,
-        deadlines: stored.deadlines.clone(),
-        drivers: stored.drivers.clone(),
-        node_match: stored.node_match.clone(),
-        project: stored.project.clone(),
-        registered: stored.registered.clone(),
-        deletion: stored.deletion.clone(),
-        ..listed.clone()
-    };
+/// The stored spec with what the export says of it. Together they may make no sense, which is a fault of the export.
+fn merge(
+    name: &str,
+    stored: &BareMetalNodeSpec,
+    said: &Map<String, Value>,
+) -> Result<HostChange, FieldErrors> {
+    let mut merged = members(stored);
+    for (field, value) in said.iter().filter(|(field, _)| !is_kept(field)) {
+        match value {
+            // Each resource is a fact of its own, as each is a column of its own.
+            Value::Object(parts) if field == "resources" => {
+                let all = merged.entry(field.clone()).or_insert_with(|| Value::Object(Map::new()));
+                merge_patch(all, &Value::Object(parts.clone()));
+            }
+            Value::Null => drop(merged.remove(field)),
+            other => drop(merged.insert(field.clone(), other.clone())),
+        }
+    }
+    let pinned = said.get("pin").is_some_and(|pin| !pin.is_null());
+    if !pinned {
+        merged.remove("pin");
+    }
+    let mut spec = BareMetalNodeSpec::read(&Value::Object(merged), name)?.value;
     // A key belongs to an address: what was approved for another one says nothing about this one.
-    if spec.pin.is_none() && spec.mgmt_address == stored.mgmt_address && spec.tls_verify == stored.tls_verify
-    {
+    if !pinned && spec.mgmt_address == stored.mgmt_address && spec.tls_verify == stored.tls_verify {
         spec.pin = stored.pin;
     }
     // It is back: the hold that we set ourselves ends.
     if spec.hold.as_ref().is_some_and(|hold| hold.by == SYNC) {
         spec.hold = None;
     }
-    HostChange { name: name.to_owned(), fields: fields(stored, &spec), spec }
+    Ok(HostChange { name: name.to_owned(), fields: fields(stored, &spec), spec })
+}
+
+/// A spec member by member, as it is stored.
+fn members(spec: &BareMetalNodeSpec) -> Map<String, Value> {
+    match serde_json::to_value(spec) {
+        Ok(Value::Object(map)) => map,
+        Ok(_) | Err(_) => Map::new(),
+    }
 }
 
 fn fields(from: &BareMetalNodeSpec, to: &BareMetalNodeSpec) -> Vec<FieldChange> {
-    let members = |spec: &BareMetalNodeSpec| match serde_json::to_value(spec) {
-        Ok(Value::Object(map)) => map,
-        Ok(_) | Err(_) => serde_json::Map::new(),
-    };
     let (old, new) = (members(from), members(to));
     let mut names: Vec<_> = old.keys().chain(new.keys()).cloned().collect();
     names.sort_unstable();
@@ -194,7 +215,13 @@ mod tests {
     fn host(name: &str, id: &str, pool: &str) -> NamedHost {
         let mut spec = BareMetalNodeSpec::new(pool, PowerInterface::Redfish);
         spec.inventory_id = Some(id.into());
+        spec.mgmt_address = Some("10.0.0.9".parse().unwrap());
         NamedHost { name: name.into(), spec }
+    }
+
+    /// An export that says all of its hosts' specs.
+    fn full<const N: usize>(hosts: [NamedHost; N]) -> [Listed; N] {
+        hosts.map(|host| Listed { said: members(&host.spec), host })
     }
 
     fn apply(inventory: &mut BTreeMap<String, BareMetalNodeSpec>, difference: Difference) {
@@ -215,9 +242,9 @@ mod tests {
         inventory.insert("a".to_owned(), moved.spec);
         inventory.insert("gone".to_owned(), host("gone", "2", "p").spec);
         inventory.insert("own".to_owned(), BareMetalNodeSpec::new("p", PowerInterface::Wol));
-        let export = [host("a-renamed", "1", "new"), host("c", "3", "p")];
+        let export = full([host("a-renamed", "1", "new"), host("c", "3", "p")]);
         let difference = compare(&inventory, &export, now).unwrap();
-        assert_eq!(difference.create, [export[1].clone()]);
+        assert_eq!(difference.create, [export[1].host.clone()]);
         assert_eq!(difference.change.len(), 1);
         let change = &difference.change[0];
         assert_eq!(change.name, "a", "names are immutable");
@@ -229,7 +256,8 @@ mod tests {
         apply(&mut inventory, difference);
         assert!(compare(&inventory, &export, Timestamp::from_millis(9)).unwrap().is_empty());
         // What comes back is released.
-        let back = [export[0].clone(), export[1].clone(), host("gone", "2", "p")];
+        let [gone] = full([host("gone", "2", "p")]);
+        let back = [export[0].clone(), export[1].clone(), gone];
         let difference = compare(&inventory, &back, now).unwrap();
         assert_eq!(difference.change[0].spec.hold, None);
         apply(&mut inventory, difference);
@@ -241,15 +269,89 @@ mod tests {
         let listed = |address: &str, pin: Option<Pin>| {
             let mut one = host("a", "1", "p");
             (one.spec.mgmt_address, one.spec.pin) = (Some(address.parse().unwrap()), pin);
-            one
+            full([one])[0].clone()
         };
         let (approved, other) = (Some(Pin([1; 32])), Some(Pin([2; 32])));
-        let inventory = BTreeMap::from([("a".to_owned(), listed("10.0.0.1", approved).spec)]);
+        let inventory = BTreeMap::from([("a".to_owned(), listed("10.0.0.1", approved).host.spec)]);
         let now = Timestamp::from_millis(0);
         assert!(compare(&inventory, &[listed("10.0.0.1", None)], now).unwrap().is_empty());
-        let pin = |export: NamedHost| compare(&inventory, &[export], now).unwrap().change[0].spec.pin;
+        let pin = |export: Listed| compare(&inventory, &[export], now).unwrap().change[0].spec.pin;
         assert_eq!(pin(listed("10.0.0.2", None)), None, "nobody has approved the key behind the new address");
         assert_eq!(pin(listed("10.0.0.1", other)), other, "a file approves, too");
+    }
+
+    /// What a table makes of a stored host: the fields that are shown, and that they are what is stored.
+    #[track_caller]
+    fn shown(
+        stored: &BareMetalNodeSpec,
+        table: &str,
+    ) -> (BTreeMap<String, Option<Value>>, BareMetalNodeSpec) {
+        let lines = crate::host::csv::read_csv(table).unwrap();
+        let export: Vec<Listed> =
+            lines.into_iter().map(|line| Listed { host: line.host.unwrap(), said: line.said }).collect();
+        let mut inventory = BTreeMap::from([("a".to_owned(), stored.clone())]);
+        let difference = compare(&inventory, &export, Timestamp::EPOCH).unwrap();
+        let change = difference.change.first().cloned();
+        apply(&mut inventory, difference);
+        let again = compare(&inventory, &export, Timestamp::EPOCH).unwrap();
+        assert!(again.is_empty(), "a second time there is nothing to do: {again:?}");
+        let (before, after) = (members(stored), members(&inventory["a"]));
+        let mut told = before.clone();
+        for one in change.iter().flat_map(|change| &change.fields) {
+            assert_eq!(before.get(&one.field), one.from.as_ref(), "{}", one.field);
+            match one.to.clone() {
+                Some(value) => drop(told.insert(one.field.clone(), value)),
+                None => drop(told.remove(&one.field)),
+            }
+        }
+        assert_eq!(told, after, "what is shown is what is written");
+        let fields = change.into_iter().flat_map(|change| change.fields);
+        (fields.map(|one| (one.field, one.to)).collect(), inventory["a"].clone())
+    }
+
+    #[test]
+    fn what_an_export_does_not_speak_of_stays() {
+        let mut stored = host("a", "1", "p").spec;
+        (stored.can_force_off, stored.max_watts, stored.idle_watts) = (false, Some(400), Some(180));
+        stored.resources = serde_json::from_value(serde_json::json!({ "cpu": "64", "gpu": 8 })).unwrap();
+        stored.labels = serde_json::from_value(serde_json::json!({ "team": "ml" })).unwrap();
+        stored.taints =
+            serde_json::from_value(serde_json::json!([{ "key": "gpu", "effect": "NoSchedule" }])).unwrap();
+        stored.rack = Some("a1".into());
+        let plain = "name,inventoryId,pool,powerInterface,mgmtAddress";
+        let same = format!("{plain}\na,1,p,redfish,10.0.0.9\n");
+        assert_eq!(shown(&stored, &same).0, BTreeMap::new());
+        // Columns that it has count, and only they; an empty cell says that there is nothing.
+        let table = format!("{plain},rack,cpu,memory,maxWatts\na,1,p,redfish,10.0.0.9,b2,32,,\n");
+        let (fields, spec) = shown(&stored, &table);
+        assert_eq!(fields.keys().collect::<Vec<_>>(), ["maxWatts", "rack", "resources"]);
+        assert_eq!((spec.max_watts, spec.idle_watts, spec.can_force_off), (None, Some(180), false));
+        assert_eq!((spec.resources.cpu.to_string().as_str(), spec.resources.gpu), ("32", 8));
+        assert_eq!((&spec.labels, &spec.taints), (&stored.labels, &stored.taints));
+        let table = format!("{plain},labels,canForceOff\na,1,p,redfish,10.0.0.9,,\n");
+        let (fields, spec) = shown(&stored, &table);
+        assert_eq!(fields.keys().collect::<Vec<_>>(), ["canForceOff", "labels"]);
+        assert!(spec.can_force_off && spec.labels.is_empty());
+    }
+
+    #[test]
+    fn members_of_a_spec_count_as_columns_do_and_never_what_people_laid_over_it() {
+        let mut stored = host("a", "1", "p").spec;
+        (stored.max_watts, stored.rack, stored.admin) = (Some(400), Some("a1".into()), Admin::Maintenance);
+        let inventory = BTreeMap::from([("a".to_owned(), stored)]);
+        let said = |said: Value| {
+            let export = [Listed { host: host("a", "1", "p"), said: said.as_object().cloned().unwrap() }];
+            compare(&inventory, &export, Timestamp::EPOCH)
+        };
+        let said_rack = said(serde_json::json!({ "rack": null, "zone": "z", "admin": "normal" })).unwrap();
+        let spec = &said_rack.change[0].spec;
+        assert_eq!(
+            (spec.rack.as_deref(), spec.zone.as_deref(), spec.max_watts),
+            (None, Some("z"), Some(400))
+        );
+        assert_eq!(spec.admin, Admin::Maintenance);
+        let fault = said(serde_json::json!({ "idleWatts": 500 })).unwrap_err().to_string();
+        assert!(fault.contains("a.idleWatts") && fault.contains("maxWatts"), "{fault}");
     }
 
     #[test]
@@ -269,10 +371,11 @@ mod tests {
         let now = Timestamp::from_millis(0);
         let mut plain = host("a", "1", "p");
         plain.spec.inventory_id = None;
-        assert!(compare(&BTreeMap::new(), &[plain], now).is_err());
-        assert!(compare(&BTreeMap::new(), &[host("a", "1", "p"), host("b", "1", "p")], now).is_err());
+        assert!(compare(&BTreeMap::new(), &full([plain]), now).is_err());
+        let twice = full([host("a", "1", "p"), host("b", "1", "p")]);
+        assert!(compare(&BTreeMap::new(), &twice, now).is_err());
         let inventory = BTreeMap::from([("a".to_owned(), host("a", "1", "p").spec)]);
-        assert!(compare(&inventory, &[host("a", "9", "p")], now).is_err());
+        assert!(compare(&inventory, &full([host("a", "9", "p")]), now).is_err());
         assert!(is_kept("hold") && !is_kept("pool"));
     }
 }

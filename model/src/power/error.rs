@@ -190,6 +190,22 @@ mod tests {
         assert!(!shown("a\u{202e}b").to_string().contains('\u{202e}'));
     }
 
+    /// People find every code in the reference, and none that there is not.
+    #[test]
+    fn every_code_is_in_the_reference() {
+        let codes = |text: &str, begin: &str, end: &str| -> std::collections::BTreeSet<String> {
+            let parts = text.split(begin).skip(1).filter_map(|rest| rest.split_once(end));
+            parts.map(|(code, _)| code.to_owned()).collect()
+        };
+        let source = include_str!("error.rs").split("#[cfg(test)]").next().unwrap_or_default();
+        let (here, told) = (
+            codes(source, "=> \"POWER_", "\""),
+            codes(include_str!("../../../docs/reference/errors.md"), "\n| `POWER_", "` |"),
+        );
+        assert!(here.len() >= 19, "{here:?}");
+        assert_eq!(here, told, "docs/reference/errors.md lists the codes of power drivers");
+    }
+
     #[test]
     fn every_text_reads_as_a_sentence_about_the_machine() {
         let error = PowerError {

@@ -58,6 +58,7 @@ async fn related(session: &Session, kind: &'static Kind, object: &Value) -> Outc
     match kind.scope {
         Scope::Cluster => {
             let reports = list::reports_on(session, kind, object).await?;
+            let energy = pool_energy(session, object).await?;
             let operations = kinds::required("operations")?;
             let request = Request::get(operations.collection(), operations.plural)
                 .query("nodepool_id", id)
@@ -68,7 +69,7 @@ async fn related(session: &Session, kind: &'static Kind, object: &Value) -> Outc
                 Err(failure) if matches!(failure.exit, Exit::Denied | Exit::NotFound) => Value::Null,
                 Err(failure) => return Err(failure),
             };
-            Ok(json!({ "reports": reports, "operations": answer[operations.plural] }))
+            Ok(json!({ "reports": reports, "operations": answer[operations.plural], "energy": energy }))
         }
         Scope::Project => {
             let pools = kinds::required("pools")?;
@@ -89,15 +90,40 @@ async fn related(session: &Session, kind: &'static Kind, object: &Value) -> Outc
             let events = session.client.call(request).await?.body["events"].clone();
             let request = Request::get(format!("{}/boot", kind.path(&id)), format!("host {id}"));
             // Most hosts have never told how far their boot has come.
-            let boot = match session.client.call(request).await {
-                Ok(answer) => answer.body,
-                Err(failure) if matches!(failure.exit, Exit::Denied | Exit::NotFound) => Value::Null,
-                Err(failure) => return Err(failure),
-            };
-            Ok(json!({ "events": events, "boot": boot }))
+            let boot = optional(session, request).await?;
+            let request = Request::get(format!("{}/energy", kind.path(&id)), format!("host {id}"));
+            let energy = optional(session, request).await?;
+            Ok(json!({ "events": events, "boot": boot, "energy": energy }))
         }
         Scope::Id | Scope::OnPool | Scope::Name => Ok(Value::Null),
     }
+}
+
+/// What there is to say, or nothing where the caller may not see it or an older server does not know it.
+async fn optional(session: &Session, request: Request) -> Outcome<Value> {
+    match session.client.call(request).await {
+        Ok(answer) => Ok(answer.body),
+        Err(failure) if matches!(failure.exit, Exit::Denied | Exit::NotFound) => Ok(Value::Null),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// What the servers of a pool draw, used and saved, with the price that holds.
+async fn pool_energy(session: &Session, pool: &Value) -> Outcome<Value> {
+    if !text_at(pool, "spec.platform.type").eq_ignore_ascii_case("baremetal") {
+        return Ok(Value::Null);
+    }
+    let own = text_at(pool, "spec.platform.baremetal.pool");
+    let name = if own.is_empty() { text_at(pool, "name") } else { own };
+    let report =
+        optional(session, Request::get("/api/v1/energy".to_owned(), format!("energy of {name}"))).await?;
+    let rows = report["pools"].as_array();
+    let mut row =
+        rows.and_then(|rows| rows.iter().find(|row| row["name"] == name)).cloned().unwrap_or_default();
+    if row.is_object() {
+        row["currency"] = report["currency"].clone();
+    }
+    Ok(row)
 }
 
 pub(super) fn render(sections: &[Section], colour: bool) -> String {

@@ -162,7 +162,7 @@ impl Connected {
             })
             .collect();
         *self.lock() = fresh;
-        self.own.connected(servers.iter().map(String::as_str)).await;
+        self.own.connected(servers.iter().map(String::as_str));
     }
 
     fn unusable(&self, id: ClusterId, why: String) -> Known {

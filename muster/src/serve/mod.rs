@@ -297,7 +297,7 @@ impl Served {
         let _ = tokio::time::timeout(FIRST_LISTS, app.registry.until_live()).await;
         let listener =
             TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
-        hosts.own.listens(listener.local_addr()?).await;
+        hosts.own.listens(listener.local_addr()?);
         announce(listener.local_addr()?, &app);
         let signals = tokio::spawn(stop_on_signal(stop.clone()));
         let router = routes::router(&app);

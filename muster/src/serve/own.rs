@@ -4,21 +4,29 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, Once, PoisonError},
 };
 
+use futures::{StreamExt as _, stream};
 use muster_control::inventory::Inventory;
 use muster_kube::{Client, Credentials, outline};
 use muster_model::{Clock, Duration};
 use muster_power::address::OwnAddresses;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Settings;
 
 /// How often addresses are gathered anew: names and interfaces change without telling us.
 const EVERY: Duration = Duration::from_secs(5);
-/// How long a name may take to be resolved before its last known addresses are used.
+/// How long names may take to be resolved, all together, before their last known addresses are used.
 const RESOLVE_LIMIT: std::time::Duration = std::time::Duration::from_secs(5);
+/// How long a server that starts waits for them. Who resolves at all does so in a fraction of it.
+const FIRST_LIMIT: std::time::Duration = std::time::Duration::from_secs(1);
+/// Names that are asked for at once. Each takes a thread for as long as the system's resolver goes on trying, which may be half a
+/// minute; the runtime has 512.
+const LOOKUPS: usize = 16;
 
 /// A name or an address, and a port.
 type Place = (String, u16);
@@ -33,8 +41,10 @@ pub(super) struct Own {
     fixed: BTreeSet<Place>,
     prometheus: String,
     known: Mutex<Known>,
-    /// One look at a time.
-    looking: tokio::sync::Mutex<()>,
+    /// There are names that nobody has resolved yet.
+    others: Notify,
+    /// That the machine's own addresses cannot be read is said once.
+    unreadable: Once,
 }
 
 #[derive(Debug, Default)]
@@ -72,20 +82,22 @@ impl Own {
             fixed,
             prometheus: settings.text("prometheus.url"),
             known: Mutex::new(known),
-            looking: tokio::sync::Mutex::default(),
+            others: Notify::new(),
+            unreadable: Once::new(),
         });
-        own.look().await;
+        own.settle();
+        let _ = tokio::time::timeout(FIRST_LIMIT, own.look()).await;
         own
     }
 
     /// The address that the process listens on after all: the settings may leave the port to the system.
-    pub(super) async fn listens(&self, address: SocketAddr) {
+    pub(super) fn listens(&self, address: SocketAddr) {
         self.lock().listen = Some(address);
-        self.look().await;
+        self.settle();
     }
 
-    /// The API servers of all connected clusters.
-    pub(super) async fn connected<'a>(&self, servers: impl Iterator<Item = &'a str>) {
+    /// The API servers of all connected clusters. Those that are given by name are resolved by the task that runs.
+    pub(super) fn connected<'a>(&self, servers: impl Iterator<Item = &'a str>) {
         let servers: BTreeSet<Place> = servers.filter_map(place).collect();
         let changed = {
             let mut known = self.lock();
@@ -94,45 +106,64 @@ impl Own {
             changed
         };
         if changed {
-            self.look().await;
+            self.settle();
+            self.others.notify_one();
         }
     }
 
+    /// Resolves names anew, now and then and whenever there are others.
     pub(super) async fn run(&self, stop: CancellationToken) {
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = self.clock.sleep(EVERY) => self.look().await,
+                () = self.look() => {}
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.clock.sleep(EVERY) => {}
+                () = self.others.notified() => {}
             }
         }
     }
 
     async fn look(&self) {
-        let _one = self.looking.lock().await;
-        let (listen, mut places) = {
-            let known = self.lock();
-            (known.listen, known.api_servers.union(&self.fixed).cloned().collect::<BTreeSet<Place>>())
-        };
+        let names = self.places().into_iter().filter(|place| literal(place).is_none()).collect();
+        let found = resolve(names, async |(name, port): &Place| {
+            Some(tokio::net::lookup_host((name.as_str(), *port)).await.ok()?.collect())
+        });
+        let found = found.await;
+        self.lock().resolved.extend(found);
+        self.settle();
+    }
+
+    /// Everything that the control plane listens at or depends on.
+    fn places(&self) -> BTreeSet<Place> {
+        let mut places: BTreeSet<Place> = self.lock().api_servers.union(&self.fixed).cloned().collect();
         let global = self.inventory.global().config;
         let prometheus = Some(self.prometheus.as_str()).filter(|url| !url.is_empty());
         places.extend(prometheus.or(global.prometheus_url.as_deref()).and_then(place));
-        let mut found: Vec<SocketAddr> = listen.into_iter().collect();
-        if let Some(listen) = listen.filter(|address| address.ip().is_unspecified()) {
-            found.extend(interfaces().into_iter().map(|address| SocketAddr::new(address, listen.port())));
+        places
+    }
+
+    /// Puts in force what is known without asking anybody: addresses at once, names as they were last resolved.
+    fn settle(&self) {
+        let places = self.places();
+        let mut known = self.lock();
+        known.resolved.retain(|place, _| places.contains(place));
+        let mut found: Vec<SocketAddr> = known.listen.into_iter().collect();
+        if let Some(listen) = known.listen.filter(|address| address.ip().is_unspecified()) {
+            let interfaces = interfaces();
+            if interfaces.is_empty() {
+                self.unreadable.call_once(|| {
+                    tracing::warn!(
+                        "the addresses of this machine cannot be read; keep them out of bmc.allow"
+                    );
+                });
+            }
+            found.extend(interfaces.into_iter().map(|address| SocketAddr::new(address, listen.port())));
         }
-        let mut resolved = BTreeMap::new();
-        for place in places {
-            let answer =
-                tokio::time::timeout(RESOLVE_LIMIT, tokio::net::lookup_host((place.0.as_str(), place.1)));
-            let meant = match answer.await {
-                Ok(Ok(addresses)) => addresses.collect(),
-                // Better the last known addresses than none.
-                _ => self.lock().resolved.get(&place).cloned().unwrap_or_default(),
-            };
-            found.extend(&meant);
-            resolved.insert(place, meant);
-        }
-        self.lock().resolved = resolved;
+        found.extend(places.iter().filter_map(literal));
+        found.extend(known.resolved.values().flatten());
         self.addresses.set(found);
     }
 
@@ -156,17 +187,36 @@ fn store_places(store: &str) -> BTreeSet<Place> {
     list.split(',').filter_map(|one| place(&format!("etcd://{one}"))).collect()
 }
 
-/// Every address of this machine, as the kernel lists them for this process' network.
-fn interfaces() -> BTreeSet<IpAddr> {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let found: BTreeSet<IpAddr> = local_v4(&read("/proc/net/fib_trie"))
-        .map(IpAddr::V4)
-        .chain(local_v6(&read("/proc/net/if_inet6")).map(IpAddr::V6))
-        .collect();
-    if found.is_empty() {
-        tracing::warn!("the addresses of this machine cannot be read; keep them out of bmc.allow");
+/// What names mean, of those that can be resolved in time: many at once, and one limit for all.
+async fn resolve(
+    names: Vec<Place>,
+    lookup: impl AsyncFn(&Place) -> Option<Vec<SocketAddr>>,
+) -> BTreeMap<Place, Vec<SocketAddr>> {
+    let lookup = &lookup;
+    let answers = stream::iter(names).map(async |name| {
+        let meant = lookup(&name).await;
+        (name, meant)
+    });
+    let mut answers = pin!(answers.buffer_unordered(LOOKUPS));
+    let (mut found, until) = (BTreeMap::new(), tokio::time::Instant::now() + RESOLVE_LIMIT);
+    while let Ok(Some((name, meant))) = tokio::time::timeout_at(until, answers.next()).await {
+        found.extend(meant.map(|meant| (name, meant)));
     }
     found
+}
+
+/// The address of a place that needs no resolving.
+fn literal((name, port): &Place) -> Option<SocketAddr> {
+    Some(SocketAddr::new(name.parse().ok()?, *port))
+}
+
+/// Every address of this machine, as the kernel lists them for this process' network; none where it cannot be read.
+fn interfaces() -> BTreeSet<IpAddr> {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    local_v4(&read("/proc/net/fib_trie"))
+        .map(IpAddr::V4)
+        .chain(local_v6(&read("/proc/net/if_inet6")).map(IpAddr::V6))
+        .collect()
 }
 
 /// Addresses of the routing table that are delivered here: a leaf `|-- 10.0.0.5` followed by `/32 host LOCAL`.
@@ -204,6 +254,27 @@ mod tests {
         let table = "fd000000000000000000000000000002 04 40 00 82     eth0\n\nnonsense\n";
         assert_eq!(local_v6(table).collect::<Vec<_>>(), ["fd00::2".parse::<Ipv6Addr>().unwrap()]);
         assert!(interfaces().contains(&IpAddr::V4(Ipv4Addr::LOCALHOST)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn names_that_nobody_resolves_cost_one_limit_together_and_hold_no_other_back() {
+        let mut names: Vec<Place> = (0..LOOKUPS - 1).map(|number| (format!("gone-{number}"), 6443)).collect();
+        names.extend((0..50).map(|number| (format!("there-{number}"), 6443)));
+        let meant: SocketAddr = "10.0.0.7:6443".parse().unwrap();
+        let begun = tokio::time::Instant::now();
+        let found = resolve(names, async |(name, _): &Place| {
+            if name.starts_with("gone") {
+                std::future::pending::<()>().await;
+            }
+            Some(vec![meant])
+        })
+        .await;
+        assert_eq!(begun.elapsed(), RESOLVE_LIMIT);
+        assert_eq!(found.len(), 50);
+        assert!(found.iter().all(|((name, _), meant_by)| name.starts_with("there") && *meant_by == [meant]));
+        let begun = tokio::time::Instant::now();
+        assert!(resolve(vec![("no-such-name".into(), 1)], async |_: &Place| None).await.is_empty());
+        assert_eq!(begun.elapsed(), std::time::Duration::ZERO, "an answer is not waited for any longer");
     }
 
     #[test]

@@ -240,7 +240,7 @@ async fn a_pools_view_follows_its_hosts() {
 
 const CANARY: &str = "canary-0815-swordfish";
 
-/// OPS-R19, the part at rest: a password is in no key, no file and no export.
+/// OPS-R19, the part at rest: a password is in no key, no file and no export of the store.
 #[tokio::test]
 async fn a_password_is_nowhere_in_the_clear() {
     let (lab, user) = Lab::start();
@@ -249,9 +249,15 @@ async fn a_password_is_nowhere_in_the_clear() {
     user.post("/api/v1/credentials/rack-a/rotate", &body).await.expect(200);
     let dump = lab.etcd.ctl(&["get", "/", "--prefix"]);
     assert!(dump.contains("/muster/inventory/credentials/"), "{dump}");
+    let export = reqwest::Client::new()
+        .get(format!("{}/api/v1/store/export", lab.server.base))
+        .header("x-user-email", "ops@example.com");
+    let export = export.send().await.unwrap().error_for_status().unwrap().text().await.unwrap();
+    assert!(export.contains("/muster/inventory/credentials/"), "{export}");
     let encoded = base64_of(CANARY);
     for hidden in [CANARY, encoded.as_str(), "swordfish"] {
         assert!(!dump.contains(hidden), "the store holds {hidden}");
+        assert!(!export.contains(hidden), "an export holds {hidden}");
     }
     let mut files = vec![lab.folder.path().to_path_buf()];
     let mut read = 0;

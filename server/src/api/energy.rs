@@ -5,9 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use axum::{http::StatusCode, response::Response};
+use axum::{extract::Path, http::StatusCode, response::Response};
 use muster_control::{
     history::{LONGEST, PoolRow, Sample},
+    hosts::energy_cost as cost,
     inventory::Host,
     journal::DecisionFilter,
     registry::RegistryError,
@@ -15,8 +16,11 @@ use muster_control::{
 use muster_model::{
     Duration, Known, Timestamp,
     field::FieldError,
-    host::{BareMetalNodeSpec, HostMetrics, PublicPower, WattsBy},
-    identity::Resource,
+    host::{
+        BareMetalNodeSpec, HostMetrics, PoolHostConfig, PublicPower, WattsBy,
+        keys::{self, PoolRecord},
+    },
+    identity::{Resource, Verb},
 };
 use serde_json::{Value, json};
 
@@ -57,11 +61,6 @@ pub(super) fn drawn(hosts: &[Arc<Host>]) -> Drawn {
         sum.declared += usize::from(on && metrics.watts_by == Some(WattsBy::Declared));
     }
     sum
-}
-
-fn cost(milliwatt_hours: u64, price: Option<u64>) -> Option<u64> {
-    let micros = u128::from(milliwatt_hours) * u128::from(price?) / 1_000_000;
-    Some(u64::try_from(micros).unwrap_or(u64::MAX))
 }
 
 fn visible(call: &Call, row: &PoolRow) -> bool {
@@ -118,6 +117,7 @@ pub async fn read(call: Call) -> Result<Response, ApiError> {
     }
     cycles.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
     let drawn = drawn(&hosts);
+    let budgets = budgets(&call, pools.keys()).await?;
     let answer = json!({
         "at": now,
         "milliwatts": drawn.milliwatts,
@@ -132,13 +132,49 @@ pub async fn read(call: Call) -> Result<Response, ApiError> {
         "currency": global.config.currency,
         "saved_today": saved_lately(&call, &Part::default(), &hosts, now).await?,
         "method": METHOD,
-        "pools": pools.iter().map(|(name, pool)| pool.show(Some(name))).collect::<Vec<_>>(),
-        "racks": racks.iter().map(|(name, rack)| rack.show(name.as_deref())).collect::<Vec<_>>(),
+        "pools": pools.iter().map(|(name, pool)| pool.show(Some(name), price)).collect::<Vec<_>>(),
+        "racks": racks.iter().map(|(name, rack)| rack.show(name.as_deref(), price)).collect::<Vec<_>>(),
         "cycles_total": cycles.len(),
         "cycles": cycles.iter().take(MOST_CYCLES)
-            .map(|(count, host, pool)| json!({ "host": host, "pool": pool, "count": count })).collect::<Vec<_>>(),
+            .map(|(count, host, pool)| json!({ "host": host, "pool": pool, "count": count, "budget": budgets.get(pool.as_str()) }))
+            .collect::<Vec<_>>(),
         "cycle_budget": global.config.policy.max_cycles_per_day,
     });
+    Ok(reply::value(StatusCode::OK, &answer))
+}
+
+/// How often a host of each of these pools may be switched on in 24 hours: as its pool says, else as the settings of all hosts do.
+async fn budgets<'a>(
+    call: &Call,
+    pools: impl Iterator<Item = &'a String>,
+) -> Result<BTreeMap<&'a str, u32>, ApiError> {
+    let policy = &call.inventory().global().config.policy;
+    let mut budgets = BTreeMap::new();
+    for pool in pools {
+        let stored = call.inventory().store().get(&keys::pool(pool, PoolRecord::Config)).await;
+        let stored = stored.map_err(RegistryError::Store)?;
+        // A record that cannot be read is put right or set aside by the upkeep; until then it says nothing.
+        let own = stored.and_then(|entry| serde_json::from_slice::<PoolHostConfig>(&entry.value).ok());
+        let policy = policy.with(&own.unwrap_or_default().policy);
+        budgets.insert(pool.as_str(), policy.max_cycles_per_day);
+    }
+    Ok(budgets)
+}
+
+/// `GET /api/v1/hosts/{name}/energy`: the same of one host.
+pub async fn of_host(call: Call, Path(name): Path<String>) -> Result<Response, ApiError> {
+    call.query()?.finish()?;
+    let host = call.checked_host(Verb::Get, &name)?;
+    let global = call.inventory().global();
+    let price = global.config.energy_price_micros;
+    let mut share = Share::default();
+    if let Some(spec) = host.readable() {
+        share.add(spec, host.metrics());
+    }
+    let mut answer = share.show(Some(&name), price);
+    answer["price_micros"] = json!(price);
+    answer["currency"] = json!(global.config.currency);
+    answer["method"] = json!(METHOD);
     Ok(reply::value(StatusCode::OK, &answer))
 }
 
@@ -170,10 +206,11 @@ impl Share {
     }
 
     /// `null` is the name of hosts that stand in no rack.
-    fn show(&self, name: Option<&str>) -> Value {
+    fn show(&self, name: Option<&str>, price: Option<u64>) -> Value {
         json!({ "name": name, "hosts": self.hosts, "milliwatts": self.milliwatts, "all_on_milliwatts": self.all_on,
-            "used_milliwatt_hours": self.used, "saved_milliwatt_hours": self.saved, "unmetered": self.unmetered,
-            "undeclared": self.undeclared })
+            "used_milliwatt_hours": self.used, "saved_milliwatt_hours": self.saved,
+            "used_micros": cost(self.used, price), "saved_micros": cost(self.saved, price),
+            "unmetered": self.unmetered, "undeclared": self.undeclared })
     }
 }
 

@@ -111,6 +111,7 @@ fn read_lines(bytes: &[u8], kind: ContentKind) -> Result<Vec<Line>, FieldErrors>
     let line = |(place, item): (usize, Value)| Line {
         number: place + 1,
         name: item["name"].as_str().unwrap_or_default().to_owned(),
+        said: item["spec"].as_object().cloned().unwrap_or_default(),
         host: read_host(&item).map(|parsed| parsed.value),
     };
     Ok(items.into_iter().enumerate().map(line).collect())

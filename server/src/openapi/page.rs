@@ -17,6 +17,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     operation!("get" "/api/v1/sign-in" "readSignIn" 200 None => Some("SignIn"), &[], "How callers prove who they are here"),
     operation!("get" "/api/v1/settings" "readSettings" 200 None => Some("Settings"), &["project"], "Settings in force and where they come from, without secrets"),
     operation!("get" "/api/v1/hosts/{name}/durations" "readHostDurations" 200 None => Some("PhaseDurations"), &["project"], "How long each phase takes on the servers of its pool"),
+    operation!("get" "/api/v1/hosts/{name}/energy" "readHostEnergy" 200 None => Some("HostEnergy"), &["project"], "What a server draws, used and saved, and what that costs"),
     operation!("get" "/api/v1/hosts/{name}/transcript" "readHostTranscript" 200 None => Some("Transcript"), &["project"], "What was said to a server's BMC lately, without secrets"),
 ];
 
@@ -112,7 +113,18 @@ pub(super) fn schemas() -> Value {
             "remove": texts, "fail": texts, "set": texts, "consolidate": flag, "buy": maybe("string") } },
     });
     all["PendingPods"] = pending(&text, &time, &number, &texts);
-    all["Energy"] = energy(&text, &time, &number, &saved);
+    let share = energy_share(&text, &number);
+    all["Energy"] = energy(&share, &text, &time, &number, &saved);
+    all["HostEnergy"] = share;
+    all["HostEnergy"]["required"]
+        .as_array_mut()
+        .into_iter()
+        .for_each(|required| required.push(json!("method")));
+    for (name, schema) in
+        [("price_micros", maybe("integer")), ("currency", maybe("string")), ("method", text.clone())]
+    {
+        all["HostEnergy"]["properties"][name] = schema;
+    }
     all["PhaseDurations"] = durations(&text, &number);
     all["WhatIfAnswer"] = answer(&text, &time, &number, &texts);
     all
@@ -159,8 +171,9 @@ fn pending(text: &Value, time: &Value, number: &Value, texts: &Value) -> Value {
     )
 }
 
-fn energy(text: &Value, time: &Value, number: &Value, saved: &Value) -> Value {
-    let pool = object(
+/// A row of what some servers draw, used and saved.
+fn energy_share(text: &Value, number: &Value) -> Value {
+    object(
         &[
             "name",
             "hosts",
@@ -172,12 +185,20 @@ fn energy(text: &Value, time: &Value, number: &Value, saved: &Value) -> Value {
             "undeclared",
         ],
         json!({ "name": text, "hosts": number, "milliwatts": number, "all_on_milliwatts": number, "used_milliwatt_hours": number,
-            "saved_milliwatt_hours": number, "unmetered": number, "undeclared": number }),
-    );
+            "saved_milliwatt_hours": number, "used_micros": maybe("integer"), "saved_micros": maybe("integer"),
+            "unmetered": number, "undeclared": number }),
+    )
+}
+
+fn energy(pool: &Value, text: &Value, time: &Value, number: &Value, saved: &Value) -> Value {
     let mut rack = pool.clone();
     rack["properties"]["name"] =
         json!({ "type": ["string", "null"], "description": "null for servers in no rack" });
-    let cycle = object(&["host", "pool", "count"], json!({ "host": text, "pool": text, "count": number }));
+    let cycle = object(
+        &["host", "pool", "count", "budget"],
+        json!({ "host": text, "pool": text, "count": number,
+            "budget": { "type": "integer", "description": "Power-ons within 24 hours that its pool allows" } }),
+    );
     object(
         &[
             "at",
@@ -194,7 +215,8 @@ fn energy(text: &Value, time: &Value, number: &Value, saved: &Value) -> Value {
         json!({ "at": time, "milliwatts": number, "all_on_milliwatts": number, "unmetered": number, "declared": number,
             "used_milliwatt_hours": number, "saved_milliwatt_hours": number, "used_micros": maybe("integer"),
             "saved_micros": maybe("integer"), "price_micros": maybe("integer"), "currency": maybe("string"), "saved_today": saved,
-            "method": text, "pools": list(&pool), "racks": list(&rack), "cycles_total": number, "cycles": list(&cycle), "cycle_budget": number }),
+            "method": text, "pools": list(pool), "racks": list(&rack), "cycles_total": number, "cycles": list(&cycle),
+            "cycle_budget": { "type": "integer", "description": "The same where a pool says nothing else" } }),
     )
 }
 

@@ -6,7 +6,7 @@ use muster_engine::{
     Snapshot, groups,
     snapshot::{Member, MemberState, Pool},
 };
-use muster_model::{Timestamp, k8s};
+use muster_model::{Timestamp, host::GlobalConfig, k8s};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -83,6 +83,9 @@ const PASSED_OVER: [&str; 34] = [
     "ServiceCIDR",
 ];
 
+/// The kind of a document with the settings of all hosts.
+const SETTINGS: &str = "HostSettings";
+
 /// Reads all texts into one snapshot. `now` is the time for which schedules and delays are worked out;
 /// without one it is the latest time that the objects themselves mention.
 pub fn load(sources: &[Source], now: Option<Timestamp>) -> Loaded {
@@ -95,6 +98,7 @@ pub fn load(sources: &[Source], now: Option<Timestamp>) -> Loaded {
     }
     let guessed = documents.iter().filter_map(|document| latest(&document.value)).max();
     loaded.snapshot.now = now.or(guessed).unwrap_or_default();
+    let global = settings(&documents, &mut loaded.set_aside);
     let mut found = Vec::new();
     let mut seen = BTreeMap::new();
     for document in &documents {
@@ -107,7 +111,7 @@ pub fn load(sources: &[Source], now: Option<Timestamp>) -> Loaded {
             loaded.set_aside.push(document.fault("metadata.name", format!("was given before, at {first}")));
             continue;
         }
-        if let Err(faults) = take(document, &kind, &mut loaded, &mut found) {
+        if let Err(faults) = take(document, &kind, &global, &mut loaded, &mut found) {
             loaded.set_aside.extend(faults);
         }
     }
@@ -120,6 +124,23 @@ pub fn load(sources: &[Source], now: Option<Timestamp>) -> Loaded {
     join_nodes(&mut loaded);
     join_groups(&mut loaded);
     loaded
+}
+
+/// The settings of all hosts, as the service has them; what is in force where no document says any.
+fn settings(documents: &[Document], set_aside: &mut Vec<SetAside>) -> GlobalConfig {
+    let Some(document) = documents.iter().find(|document| document.value["kind"] == SETTINGS) else {
+        return GlobalConfig::default();
+    };
+    let found = k8s::from_value::<GlobalConfig>(SETTINGS, &document.value["spec"])
+        .map_err(|error| vec![document.fault(&format!("spec.{}", error.path), error.source.to_string())])
+        .and_then(|config| {
+            let faults = config.faults();
+            if faults.is_empty() { Ok(config) } else { Err(vec![document.fault("spec", faults.join("; "))]) }
+        });
+    found.unwrap_or_else(|faults| {
+        set_aside.extend(faults);
+        GlobalConfig::default()
+    })
 }
 
 /// Kind, namespace and name of an object, and where it was given first.
@@ -161,6 +182,7 @@ fn read<T: DeserializeOwned>(document: &Document, kind: &'static str) -> Result<
 fn take(
     document: &Document,
     kind: &str,
+    global: &GlobalConfig,
     loaded: &mut Loaded,
     hosts: &mut Vec<hosts::ReadHost>,
 ) -> Result<(), Vec<SetAside>> {
@@ -191,7 +213,7 @@ fn take(
         "RuntimeClass" => cluster.runtime_classes.push(read(document, "RuntimeClass")?),
         "PodGroup" => cluster.pod_groups.push(read(document, "PodGroup")?),
         "NodePool" => {
-            let pool = pools::read_pool(document, snapshot.now)?;
+            let pool = pools::read_pool(document, snapshot.now, global)?;
             if snapshot.pool(&pool.name).is_some() {
                 return Err(vec![
                     document.fault("metadata.name", format!("pool {} was given before", pool.name)),
@@ -200,6 +222,7 @@ fn take(
             snapshot.pools.push(pool);
         }
         "BareMetalNode" => hosts.push(hosts::read_host(document)?),
+        SETTINGS => {}
         "Snapshot" => merge(snapshot, read::<Snapshot>(document, "Snapshot")?, &document.value),
         "" => return Err(vec![document.fault("kind", "is required: nobody can tell what this object is")]),
         other if PASSED_OVER.contains(&other) => {}

@@ -10,7 +10,9 @@ use muster_engine::{
 use muster_model::{
     ClusterId, NODEPOOL_LABEL, NodePool, Quantity, Timestamp,
     catalogue::Catalogue,
+    host::GlobalConfig,
     k8s::{Effect, Node, Taint},
+    platform::PlatformKind,
     pool::{Autoscaling, Headroom, NodeShape, PoolContext, PoolSpec, ShapeSource},
 };
 use serde_json::{Map, Value};
@@ -43,8 +45,13 @@ const SERVER_OWNED: [&str; 12] = [
 ];
 pub(super) const DEFAULT_PODS: i64 = 110;
 
-/// Reads a pool's manifest: the body of the REST API, or the custom resource.
-pub(super) fn read_pool(document: &Document, now: Timestamp) -> Result<Pool, Vec<SetAside>> {
+/// Reads a pool's manifest: the body of the REST API, or the custom resource. `global` has the marks of pools of servers that
+/// say none.
+pub(super) fn read_pool(
+    document: &Document,
+    now: Timestamp,
+    global: &GlobalConfig,
+) -> Result<Pool, Vec<SetAside>> {
     let body = body_of(&document.value);
     let context = PoolContext { cluster_id: Some(placeholder()), cluster: None };
     let parsed = NodePool::parse_create(&Value::Object(body), &context).map_err(|errors| {
@@ -61,10 +68,14 @@ pub(super) fn read_pool(document: &Document, now: Timestamp) -> Result<Pool, Vec
     };
     let demand =
         spec.autoscaling.as_ref().filter(|_| spec.is_autoscaled()).map_or_else(Demand::default, |auto| {
+            let marks = match spec.platform.kind {
+                PlatformKind::Baremetal => auto.marks(global.high_mark_percent, global.low_mark_percent),
+                _ => auto.marks(None, None),
+            };
             Demand {
-                target_cpu_percent: Some(auto.target_cpu()),
-                target_memory_percent: Some(auto.target_memory()),
-                scale_down_percent: Some(auto.scale_down_utilization()),
+                target_cpu_percent: Some(marks.cpu),
+                target_memory_percent: Some(marks.memory),
+                scale_down_percent: Some(marks.scale_down),
                 scale_down_delay: auto.scale_down_delay(),
                 scale_up_delay: auto.scale_up_delay(),
                 ..Demand::default()

@@ -172,7 +172,7 @@ export type DecisionChange = { subject: string; pool?: string; name: string; fro
 export type Comparison = { from: DecisionHeading; to: DecisionHeading; same: boolean; summary: string; because?: string; inputs: DecisionChange[]; outcome: DecisionChange[]; notes?: string[]; text: string };
 
 /** What some machines draw, used and saved; machines in no rack have no name. */
-export type EnergyShare = { name: string | null; hosts: number; milliwatts: number; all_on_milliwatts: number; used_milliwatt_hours: number; saved_milliwatt_hours: number; unmetered: number; undeclared: number };
+export type EnergyShare = { name: string | null; hosts: number; milliwatts: number; all_on_milliwatts: number; used_milliwatt_hours: number; saved_milliwatt_hours: number; used_micros?: number | null; saved_micros?: number | null; unmetered: number; undeclared: number };
 
 export type EnergyReport = {
   at: string;
@@ -191,7 +191,7 @@ export type EnergyReport = {
   pools: EnergyShare[];
   racks: EnergyShare[];
   cycles_total: number;
-  cycles: { host: string; pool: string; count: number }[];
+  cycles: { host: string; pool: string; count: number; budget: number }[];
   cycle_budget: number;
 };
 

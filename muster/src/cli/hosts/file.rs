@@ -64,6 +64,7 @@ fn documents(text: &str) -> Result<Vec<Line>, FieldErrors> {
     let line = |(place, item): (usize, Value)| Line {
         number: place + 1,
         name: name(&item).unwrap_or_default().to_owned(),
+        said: item["spec"].as_object().cloned().unwrap_or_default(),
         host: host(&item),
     };
     Ok(items.into_iter().enumerate().map(line).collect())

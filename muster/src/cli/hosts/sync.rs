@@ -7,9 +7,9 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use clap::Args;
 use muster_model::host::{
-    BareMetalNodeSpec, NamedHost,
+    BareMetalNodeSpec,
     csv::Line,
-    sync::{Difference, HostChange, compare},
+    sync::{Difference, HostChange, Listed, compare},
 };
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -54,12 +54,12 @@ pub(crate) async fn sync(session: &Session, args: Sync) -> Outcome {
 }
 
 /// An export with a line that cannot be read says nothing about what is missing: it is refused as a whole.
-fn whole(lines: Vec<Line>, name: &str) -> Outcome<Vec<NamedHost>> {
+fn whole(lines: Vec<Line>, name: &str) -> Outcome<Vec<Listed>> {
     let mut hosts = Vec::with_capacity(lines.len());
     let mut faults = Vec::new();
     for line in lines {
         match line.host {
-            Ok(host) => hosts.push(host),
+            Ok(host) => hosts.push(Listed { host, said: line.said }),
             Err(error) => faults.push(format!("line {}: {error}", line.number)),
         }
     }
@@ -131,7 +131,12 @@ async fn apply(session: &Session, difference: Difference, versions: &Versions) -
         .create
         .into_iter()
         .enumerate()
-        .map(|(place, host)| Line { number: place + 1, name: host.name.clone(), host: Ok(host) })
+        .map(|(place, host)| Line {
+            number: place + 1,
+            name: host.name.clone(),
+            said: serde_json::Map::new(),
+            host: Ok(host),
+        })
         .collect();
     for verdict in register::send(session, lines, false).await? {
         if verdict.result == "failed" {

@@ -7,7 +7,7 @@ use muster_model::{
 };
 use serde_json::Value;
 
-use super::{Column, Kind, Scope, Section, View, column, conditions, dash, pool, text_at, wide};
+use super::{Column, Kind, Scope, Section, View, column, conditions, dash, energy, pool, text_at, wide};
 use crate::cli::print::{
     age,
     table::{Cell, Tone},
@@ -308,13 +308,18 @@ fn serial(view: &View<'_>) -> Option<Cell> {
     }
 }
 
-/// How far the boot has come, by whoever watches it.
-fn boot_progress(view: &View<'_>) -> Option<String> {
-    let report = view.related.get("boot").filter(|report| report.is_object())?;
-    let stage = text_at(report, "stage");
-    let by = text_at(report, "by");
-    let age = age::since(report.get("at"), view.now);
-    (!stage.is_empty()).then(|| format!("{stage}, told by {by} {age} ago"))
+/// How far the boot has come, by each of those who watch it.
+fn boot_progress(view: &View<'_>) -> impl Iterator<Item = String> {
+    let told = |report: &Value, by: String| {
+        let stage = text_at(report, "stage");
+        let age = age::since(report.get("at"), view.now);
+        (!stage.is_empty()).then(|| format!("{stage}, told by {by} {age} ago"))
+    };
+    let bmc = view.at("status.bootProgress");
+    let bmc = bmc.and_then(|report| told(report, format!("its BMC ({})", text_at(report, "driver"))));
+    let endpoint = view.related.get("boot").filter(|report| report.is_object());
+    let endpoint = endpoint.and_then(|report| told(report, text_at(report, "by")));
+    [bmc, endpoint].into_iter().flatten()
 }
 
 fn machine(view: &View<'_>) -> Vec<(String, Cell)> {
@@ -343,7 +348,7 @@ fn machine(view: &View<'_>) -> Vec<(String, Cell)> {
             fact(&mut facts, name, pool::stamp(view, path, ""));
         }
     }
-    if let Some(progress) = boot_progress(view) {
+    for progress in boot_progress(view) {
         fact(&mut facts, "Boot progress", progress);
     }
     told(&mut facts, view, "Boot profile", "spec.bootProfile");
@@ -403,14 +408,23 @@ fn power_facts(view: &View<'_>) -> Vec<(String, Cell)> {
     if !watts.starts_with('-') {
         fact(&mut facts, "Watts", watts);
     }
-    for (name, path) in
-        [("Energy used", "metrics.usedMilliwattHours"), ("Energy saved", "metrics.savedMilliwattHours")]
-    {
-        if let Some(milliwatt_hours) = view.at(path).and_then(Value::as_f64) {
-            fact(&mut facts, name, format!("{:.2} kWh since registration", milliwatt_hours / 1_000_000.0));
+    for (name, what) in [("Energy used", "used"), ("Energy saved", "saved")] {
+        if let Some(amount) = energy_of(view, what) {
+            fact(&mut facts, name, format!("{amount} since registration"));
         }
     }
     facts
+}
+
+/// Energy with its price, as the server counts it; an older one says only what stands in the record.
+fn energy_of(view: &View<'_>, what: &str) -> Option<String> {
+    view.at("metrics")?;
+    let told = view.related.get("energy").and_then(|energy| energy::amount(energy, what));
+    told.or_else(|| {
+        let recorded = view.at(&format!("metrics.{what}MilliwattHours"))?;
+        let name = format!("{what}_milliwatt_hours");
+        energy::amount(&Value::Object([(name, recorded.clone())].into_iter().collect()), what)
+    })
 }
 
 /// The credentials in use: the host's own, and those that a driver of its list names instead.
@@ -534,8 +548,8 @@ mod tests {
     use muster_model::{
         Known,
         host::{
-            BareMetalNodeStatus, BlockCause, BmcBlocked, DriverFallback, DriverKind, HostIdentity, Phase,
-            Power, PowerAction, PowerReading, PublicPower, State,
+            BareMetalNodeStatus, BlockCause, BmcBlocked, BmcProgress, DriverFallback, DriverKind,
+            HostIdentity, Phase, Power, PowerAction, PowerReading, PublicPower, State,
         },
     };
     use serde_json::json;
@@ -639,13 +653,22 @@ mod tests {
         status.power_action_driver = Some(DriverKind::Redfish);
         status.kubernetes_node = Some("gpu-07".into());
         status.join_time = Some(at("2026-11-16T03:00:00Z"));
+        let progress = BmcProgress {
+            stage: "os-starting".into(),
+            driver: DriverKind::Ipmi,
+            at: at("2026-11-17T02:30:00Z"),
+        };
+        status.boot_progress = Some(progress);
         let known = |value: Value| json!({ "value": value, "at": "2026-11-17T02:59:00Z" });
         let more = json!({
             "op": { "id": "gpu-07-4", "kind": "off", "reason": "2 pods fit elsewhere", "started": "2026-11-17T02:50:00Z",
                 "cause": { "kind": "intent", "intent": "i", "decision": "d-9" }, "drainDeadline": "2026-11-17T03:05:00Z" },
             "metrics": { "health": known("Warning".into()), "millicelsius": known(71_400.into()),
-                "milliwatts": known(212_500.into()), "wattsBy": "bmc" } });
-        let boot = json!({ "boot": { "stage": "kernel", "by": "pxe", "at": "2026-11-17T02:00:00Z" } });
+                "milliwatts": known(212_500.into()), "wattsBy": "bmc",
+                "usedMilliwattHours": 2_000_000, "savedMilliwattHours": 500_000 } });
+        let boot = json!({ "boot": { "stage": "kernel", "by": "pxe", "at": "2026-11-17T02:00:00Z" },
+            "energy": { "used_milliwatt_hours": 2_000_000, "used_micros": 560_000, "saved_milliwatt_hours": 500_000,
+                "saved_micros": 140_000, "currency": "EUR" } });
         let (row, text) = shown(&host(&status, more), &boot);
         assert_eq!(row, "told to shut down");
         says(
@@ -656,6 +679,9 @@ mod tests {
                 "BMC health: Warning",
                 "Hottest sensor: 71 °C, read 60s ago",
                 "Watts: 212 (measured by its BMC)",
+                "Energy used: 2.00 kWh (0.56 EUR) since registration",
+                "Energy saved: 0.50 kWh (0.14 EUR) since registration",
+                "Boot progress: os-starting, told by its BMC (ipmi) 30m ago",
                 "Boot progress: kernel, told by pxe 60m ago",
                 "Joined: 2026-11-16T03:00:00Z (24h ago)",
             ],

@@ -4,6 +4,7 @@
 mod cluster;
 mod conditions;
 mod decision;
+mod energy;
 mod host;
 mod operation;
 mod pool;

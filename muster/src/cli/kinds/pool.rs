@@ -6,7 +6,10 @@ use muster_model::pool::{
 };
 use serde_json::Value;
 
-use super::{Column, Kind, Scope, Section, View, at, column, conditions, dash, text_at, verdict, wide};
+use super::{
+    Column, Kind, Scope, Section, View, at, column, conditions, dash, energy as energies, text_at, verdict,
+    wide,
+};
 use crate::cli::print::{
     age,
     table::{Cell, Tone},
@@ -102,6 +105,7 @@ fn generation(view: &View<'_>) -> Cell {
 
 fn describe(view: &View<'_>) -> Vec<Section> {
     let mut sections = vec![identity(view), sizes(view), platform(view), scheduling(view)];
+    sections.extend(energy(view));
     sections.push(conditions::section(view));
     sections.push(reports(view));
     if let Some(ages) = node_ages(view) {
@@ -214,6 +218,16 @@ fn compact(value: &Value) -> String {
         }
         _ => crate::cli::jsonpath::plain(value),
     }
+}
+
+/// What its servers used and saved; other platforms say nothing of it.
+fn energy(view: &View<'_>) -> Option<Section> {
+    let energy = view.related.get("energy").filter(|energy| energy.is_object())?;
+    let (used, saved) = (energies::amount(energy, "used")?, energies::amount(energy, "saved")?);
+    let text = format!("used {used}, saved {saved} since registration");
+    let facts =
+        vec![("Servers".to_owned(), text_at(energy, "hosts").into()), ("Energy".to_owned(), text.into())];
+    Some(Section::Facts("Energy", facts))
 }
 
 fn scheduling(view: &View<'_>) -> Section {
