@@ -224,7 +224,7 @@ fn add_ours<'i>(
     draft.snapshot.hosts.push(host);
 }
 
-/// A host of another cluster: it draws power in racks that are ours too, and starts count together.
+/// A host of another cluster: it draws power in racks that are ours too, and starts and goodbyes count together.
 fn add_foreign(
     inputs: &Inputs,
     input: &HostInput,
@@ -235,8 +235,8 @@ fn add_foreign(
     let limits = limits(inputs, None, spec);
     let standing = standing(input, &limits, inputs.now);
     let shares = spec.rack.as_deref().is_some_and(|rack| racks.contains(rack));
-    let waking = matches!(standing, Standing::Waking { .. });
-    if (shares && standing != Standing::Off) || waking {
+    let moves = matches!(standing, Standing::Waking { .. } | Standing::Leaving);
+    if (shares && standing != Standing::Off) || moves {
         let mut host = base(inputs, input, spec, standing);
         host.node = None;
         draft.snapshot.hosts.push(host);
