@@ -155,6 +155,7 @@ fn view(seen: &[Seen], status: &PoolStatus, now: Timestamp) -> Value {
             spec: &seen.spec,
             status: &seen.status,
             op: seen.op.as_deref(),
+            intent: seen.host.intent.as_deref(),
             allocated: &seen.allocated,
         })
         .collect();
