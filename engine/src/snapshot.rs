@@ -346,8 +346,9 @@ pub struct Limits {
     pub resources: ResourceList,
     /// Price of all members, per hour.
     pub price: Option<i64>,
-    /// Most new nodes, and most removals, in one plan.
+    /// Most new nodes in one plan.
     pub max_new: Option<u32>,
+    /// Most nodes on their way out at one time, those that are going already included.
     pub max_removals: Option<u32>,
     /// All hosts together.
     pub power: PowerLimits,
@@ -365,6 +366,9 @@ pub struct PowerLimits {
     pub inrush_milliwatts: Option<i64>,
     /// Hosts that start at one time.
     pub waking: Option<u32>,
+    /// Of a rack: its hosts that are on their way down at one time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leaving: Option<u32>,
 }
 
 /// Which pods may not be moved, beside those that say so themselves.

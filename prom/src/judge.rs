@@ -202,7 +202,8 @@ fn aggregated(trigger: &Trigger, series: &[Series]) -> Result<Vec<Series>, Strin
         SeriesAggregate::Any | SeriesAggregate::All => Ok(series.to_vec()),
         SeriesAggregate::Single if series.len() == 1 => Ok(series.to_vec()),
         SeriesAggregate::Single => Err(format!(
-            "the query returns {} series where 1 is asked for; aggregate in the query or set `aggregate`",
+            "the query returns {} series where 1 is asked for; aggregate in the query or set `aggregate` to any, all, \
+             max or avg",
             series.len()
         )),
         SeriesAggregate::Max => Ok(vec![merged("max", series, |values| {

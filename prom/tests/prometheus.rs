@@ -217,7 +217,10 @@ async fn bm_7_23_triggers_fire_hold_or_are_unknown_for_the_right_reason() {
         ("steady_high > 0.5", json!({}), Err("bool")),
         ("steady_high > bool 0.5", json!({}), Ok(true)),
         ("1", json!({}), Ok(true)),
-        ("two", json!({}), Ok(true)),
+        // One of them is high and one is low: without a word on it, both mean nothing.
+        ("two", json!({}), Err("2 series")),
+        ("two", down(), Err("`aggregate`")),
+        ("two", json!({ "aggregate": "any" }), Ok(true)),
         ("two", json!({ "aggregate": "all" }), Ok(false)),
         ("two", json!({ "aggregate": "single" }), Err("2 series")),
         ("two", json!({ "aggregate": "avg", "threshold": 0.49 }), Ok(true)),

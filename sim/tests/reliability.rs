@@ -17,7 +17,8 @@ use muster_control::{
     journal::Journal,
 };
 use muster_model::{
-    Duration,
+    Duration, NodePool,
+    condition::{Condition, find},
     host::{ConditionType, Phase, State, find_condition},
 };
 use muster_sim::world::{
@@ -51,6 +52,15 @@ async fn furnish(simulation: &mut Simulation, hosts: u32, pool: PoolSetting, pro
         simulation.start().await.unwrap();
     }
     simulation.run_for(Duration::from_mins(5)).await.unwrap();
+}
+
+/// What the first pool says of itself.
+async fn condition(simulation: &mut Simulation, kind: &'static str) -> Option<Condition> {
+    let leader = simulation.leader().unwrap();
+    let registry = Arc::clone(&simulation.process(leader).unwrap().registry);
+    let read = async move { registry.read::<NodePool>(site::pool_id(0)).await };
+    let stored = simulation.block(Duration::from_secs(10), read).unwrap().unwrap().unwrap();
+    find(&stored.status().conditions, kind).cloned()
 }
 
 fn now(simulation: &Simulation, lasts: Duration, what: What) {
@@ -92,6 +102,11 @@ fn ops_r4_one_pod_does_not_wake_host_after_host() {
             for number in 0..12 {
                 assert!(world.power_ons(Some(&format!("h{number}"))) <= 2, "{quirk:?} h{number}");
             }
+            let paused = condition(&mut simulation, "GrowthPaused").await;
+            let paused = paused.unwrap_or_else(|| panic!("{quirk:?}: the pool does not say why it stopped"));
+            assert_eq!((paused.status.as_str(), paused.reason.as_str()), ("True", "WokenInVain"));
+            let tells = paused.message.contains("shop") && paused.message.contains("until");
+            assert!(tells, "{quirk:?}: {}", paused.message);
             unharmed(&simulation);
         });
     }

@@ -11,8 +11,8 @@ use std::{
 use muster_engine::{is_pool_in_trouble, lifecycle::HostState};
 use muster_model::{
     host::{
-        BareMetalNodeSpec, BareMetalNodeStatus, Draw, GlobalConfig, HostMetrics, HostOp, Intent, OpKind,
-        Phase, PoolHostConfig, State,
+        BareMetalNodeSpec, BareMetalNodeStatus, ConditionType, Draw, GlobalConfig, HostMetrics, HostOp,
+        Intent, OpKind, Phase, PoolHostConfig, State, is_true,
         keys::{self, HostRecord, Key, PoolRecord},
     },
     store::{Change, Entry, Expect, Revision},
@@ -400,7 +400,9 @@ fn load(one: &Record) -> Load {
         switching,
         rising,
         drawing: rising || draws,
-        ready: matches!(status.phase, Phase::Serving | Phase::Degraded),
+        // One that is on without a place in its pool is no part of the pool.
+        ready: matches!(status.phase, Phase::Serving | Phase::Degraded)
+            && !is_true(&status.conditions, ConditionType::Surplus),
         max_watts: spec.max_watts,
     }
 }

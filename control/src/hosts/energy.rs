@@ -70,7 +70,7 @@ pub(super) async fn account(
     {
         let used = nodes::use_of(index, node);
         (metrics.cpu_permille, metrics.memory_permille) = (used.cpu_permille, used.memory_permille);
-        metrics.requested = used.beside;
+        metrics.requested = used.requested;
     }
     let metrics = Arc::new(metrics);
     shared.book().note_metrics(name, &metrics);

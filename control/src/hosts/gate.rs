@@ -1,6 +1,7 @@
 //! What limits power-ons across hosts: operations at once, starts per second, watts per rack.
 //!
-//! Only power-ons are held back, power cycles among them. Switching off is never kept waiting, but counts while it goes on.
+//! Only power-ons are held back here, power cycles among them. A host that is to go off is never kept waiting, but counts while it goes
+//! on: how many go at one time is bounded where they are chosen, by the planner. What a person asks for, failures and force have no limit.
 
 use std::{
     collections::{BTreeSet, VecDeque},

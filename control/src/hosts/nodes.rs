@@ -270,8 +270,8 @@ pub(super) struct Use {
     /// Shares of what the node offers, in thousandths.
     pub cpu_permille: Known<i64>,
     pub memory_permille: Known<i64>,
-    /// Amounts of everything else.
-    pub beside: BTreeMap<String, i64>,
+    /// Exact amounts by name: CPU in thousandths and memory always, everything else where it is requested.
+    pub requested: BTreeMap<String, i64>,
 }
 
 /// What the pods of a node request of it.
@@ -289,15 +289,13 @@ pub(super) fn use_of(index: &Indexed, node: &Node) -> Use {
         let permille = i128::from(asked).saturating_mul(1000) / i128::from(offered);
         Known::Value { value: i64::try_from(permille).unwrap_or(i64::MAX), at }
     };
-    let beside = |name: &str| !matches!(name, "cpu" | "memory" | "pods");
+    let mut requested = BTreeMap::from([("cpu".to_owned(), 0), ("memory".to_owned(), 0)]);
+    let named = asked.entries().filter(|(name, _)| *name != "pods");
+    requested.extend(named.map(|(name, amount)| (name.to_owned(), amount)));
     Use {
         cpu_permille: share("cpu", asked.milli_cpu, offered.milli_cpu),
         memory_permille: share("memory", asked.memory, offered.memory),
-        beside: asked
-            .entries()
-            .filter(|(name, _)| beside(name))
-            .map(|(name, amount)| (name.to_owned(), amount))
-            .collect(),
+        requested,
     }
 }
 
@@ -337,7 +335,7 @@ mod tests {
 
     /// What pods that run ask for is counted, devices by their own names; what has ended asks for nothing.
     #[test]
-    fn requests_beside_cpu_and_memory_are_counted_by_name() {
+    fn requests_are_counted_by_name_and_exactly() {
         let pod = |name: &str, phase: &str, requests: Value| {
             let pod = json!({"metadata": {"name": name, "namespace": "n"}, "status": {"phase": phase},
                 "spec": {"nodeName": "g1", "containers": [{"name": "c", "resources": {"requests": requests}}]}});
@@ -346,7 +344,7 @@ mod tests {
         let node = json!({"metadata": {"name": "g1"}, "status": {"allocatable":
             {"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "8", "example.com/nic": "4"}}});
         let pods = vec![
-            pod("a", "Running", json!({"cpu": "1", "nvidia.com/gpu": "2", "example.com/nic": "1"})),
+            pod("a", "Running", json!({"cpu": "1001m", "nvidia.com/gpu": "2", "example.com/nic": "1"})),
             pod("b", "Running", json!({"cpu": "1", "nvidia.com/gpu": "1", "ephemeral-storage": "1Ki"})),
             pod("c", "Succeeded", json!({"nvidia.com/gpu": "4"})),
         ];
@@ -355,8 +353,11 @@ mod tests {
         let index = Indexed::new(ClusterView { objects, ..ClusterView::default() }, None);
         let used = use_of(&index, &index.view.objects.nodes[0]);
         assert_eq!(used.cpu_permille.value(), Some(&500));
-        let beside: Vec<_> = used.beside.iter().map(|(name, amount)| (name.as_str(), *amount)).collect();
-        assert_eq!(beside, [("ephemeral-storage", 1024), ("example.com/nic", 1), ("nvidia.com/gpu", 3)]);
+        let requested: Vec<_> =
+            used.requested.iter().map(|(name, amount)| (name.as_str(), *amount)).collect();
+        let devices =
+            [("ephemeral-storage", 1024), ("example.com/nic", 1), ("memory", 0), ("nvidia.com/gpu", 3)];
+        assert_eq!((requested[0], &requested[1..]), (("cpu", 2001), &devices[..]));
     }
 
     /// OPS-F10: what the planner would not have drained the node of ends a drain of the planner's.

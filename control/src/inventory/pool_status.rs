@@ -107,20 +107,19 @@ impl Inventory {
 fn allocated(host: &Host, spec: &BareMetalNodeSpec, now: Timestamp) -> Known<ResourceCapacity> {
     let unknown = |why: &str| Known::Unknown { why: why.to_owned(), since: now };
     let Some(metrics) = host.metrics() else { return unknown("its use was not measured yet") };
-    let (Known::Value { value: cpu, at }, Known::Value { value: memory, .. }) =
-        (&metrics.cpu_permille, &metrics.memory_permille)
-    else {
-        return unknown("its use is not known");
-    };
-    let part = |whole: Quantity, permille: i64| {
-        Quantity::from_nanos(whole.nanos().saturating_mul(i128::from(permille)) / 1000, whole.format())
+    let Known::Value { at, .. } = &metrics.cpu_permille else { return unknown("its use is not known") };
+    // The share says how old the amounts are. Figures of older versions have no amounts of these two.
+    let (Some(cpu), Some(memory)) = (metrics.requested.get("cpu"), metrics.requested.get("memory")) else {
+        return unknown("its use was not measured since the last upgrade");
     };
     let mut value = ResourceCapacity {
-        cpu: part(spec.resources.cpu, *cpu),
-        memory: part(spec.resources.memory, *memory),
+        cpu: Quantity::from_milli(*cpu),
+        memory: Quantity::from_bytes(*memory),
         ..ResourceCapacity::default()
     };
-    for (name, amount) in &metrics.requested {
+    for (name, amount) in
+        metrics.requested.iter().filter(|(name, _)| !matches!(name.as_str(), "cpu" | "memory"))
+    {
         if name == "ephemeral-storage" {
             value.storage = Quantity::from_bytes(*amount);
             continue;
@@ -155,6 +154,7 @@ fn view(seen: &[Seen], status: &PoolStatus, now: Timestamp) -> Value {
             spec: &seen.spec,
             status: &seen.status,
             op: seen.op.as_deref(),
+            intent: seen.host.intent.as_deref(),
             allocated: &seen.allocated,
         })
         .collect();
@@ -179,7 +179,11 @@ mod tests {
             millicelsius: known(0),
             cpu_permille: known(250),
             memory_permille: known(0),
-            requested: requested.iter().map(|(name, amount)| ((*name).to_owned(), *amount)).collect(),
+            requested: [("cpu", 7_777), ("memory", 1_234_567_891)]
+                .iter()
+                .chain(requested)
+                .map(|(name, amount)| ((*name).to_owned(), *amount))
+                .collect(),
             health: Known::Unknown { why: "not reported".into(), since: now },
             watts_by: None,
             on_millis: 0,
@@ -209,7 +213,9 @@ mod tests {
         };
         let value =
             used(&[("nvidia.com/gpu", 3), ("example.com/nic", 1), ("ephemeral-storage", 4096)], |_| {});
-        assert_eq!((value.cpu, value.gpu), (Quantity::from_units(8), 3));
+        // To the thousandth of a core and to the byte, whatever the host's size.
+        assert_eq!((value.cpu, value.gpu), (Quantity::from_milli(7_777), 3));
+        assert_eq!(value.memory, Quantity::from_bytes(1_234_567_891));
         assert_eq!(value.storage, Quantity::from_bytes(4096));
         assert_eq!(value.custom_resources, custom(&[("example.com/nic", 1)]));
         // A host that names its GPUs otherwise shows them under both names, as its resources do.

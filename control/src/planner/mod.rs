@@ -6,6 +6,7 @@
 //!
 //! A process that does not lead takes the same turns without writing anything, so that it can explain.
 
+mod answers;
 mod board;
 mod decide;
 mod load;
@@ -17,11 +18,12 @@ mod turn;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use muster_model::{
-    ClusterId, cluster::Cluster, observe::ClusterPort, platform::PlatformKind, trigger::Triggers,
+    Clock, ClusterId, cluster::Cluster, observe::ClusterPort, platform::PlatformKind, trigger::Triggers,
 };
 
 use crate::{actuator::Provisioner, journal::Journal, lead::Lead, registry::Registry};
 
+pub use answers::Heard;
 pub use board::{Board, Counters, Live, View};
 pub use decide::{Decided, decide, faults};
 pub use load::Load;
@@ -63,6 +65,8 @@ pub struct Parts {
     pub board: Arc<Board>,
     pub connections: Arc<dyn Connections>,
     pub triggers: Option<Arc<dyn Triggers>>,
+    /// Measures how long triggers are waited for.
+    pub clock: Arc<dyn Clock>,
     /// Divides the limits of hosts, as in the host loop; 1 in production.
     pub time_factor: u32,
     /// Where plans are made.
@@ -77,12 +81,14 @@ impl Parts {
     /// With a registry alone: no connections, no triggers.
     pub fn new(registry: Arc<Registry>) -> Self {
         let journal = Journal::new(Arc::clone(registry.store()));
+        let clock = Arc::clone(registry.clock());
         Self {
             registry,
             journal,
             board: Arc::new(Board::default()),
             connections: Arc::new(NoConnections),
             triggers: None,
+            clock,
             time_factor: 1,
             thinking: Thinking::Here,
             provisioners: BTreeMap::new(),

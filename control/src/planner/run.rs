@@ -17,7 +17,7 @@ use muster_model::{
 use tokio::{sync::Notify, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::{Counters, Did, Parts};
+use super::{Counters, Did, Heard, Parts, Planner};
 use crate::{
     lead::Leading,
     registry::{Cluster, Kind},
@@ -35,8 +35,8 @@ const SHORT_LOOK: Duration = Duration::from_secs(1);
 const LONGEST_REST: Duration = Duration::from_secs(5);
 /// How often new and deleted clusters are looked for.
 const CENSUS: Duration = Duration::from_secs(1);
-/// A look that takes longer is stuck: nothing in it waits for hardware, and what it asks has limits of its own. Another planner takes its
-/// place and begins with what the store says, as after a restart of the process.
+/// A look that takes longer is stuck: nothing in it waits for hardware, for triggers it waits a moment, and a plan for the largest
+/// cluster takes seconds. Another planner takes its place and begins with what the store says, as after a restart of the process.
 const STUCK: Duration = Duration::from_mins(5);
 /// Pause after the store's watch broke off.
 const RETRY: Duration = Duration::from_secs(1);
@@ -205,6 +205,7 @@ impl Planning {
                 () = stop.cancelled() => return,
                 () = bell.rings.notified() => {}
                 () = changed => planner.nudge("cluster"),
+                () = other_answers(&mut planner) => planner.nudge("triggers"),
                 () = self.clock.sleep(turn.next.since(self.clock.now())) => planner.nudge("timer"),
                 result = leading.changed() => {
                     if result.is_err() {
@@ -250,6 +251,11 @@ impl Planning {
         }
         Ok(())
     }
+}
+
+/// Waits until a trigger answers otherwise than at the last look.
+async fn other_answers(planner: &mut Planner) {
+    while planner.heard().await == Heard::TheSame {}
 }
 
 /// How long to wait between the first nudge and the look: for others that follow it, and for others who want to compute.

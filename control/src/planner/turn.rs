@@ -9,11 +9,12 @@ use muster_model::{
     observe::ClusterPort,
     pool::Trigger,
     store::{Committed, Expect, Fence, Revision, Txn},
-    trigger::Finding,
 };
 
 use super::{
-    Board, Counters, Decided, Live, Load, Parts, Thinking, View, decide,
+    Board, Counters, Decided, Live, Load, Parts, Thinking, View,
+    answers::{Answers, Heard, Source},
+    decide,
     load::Tracker,
     tell::{self, Before},
 };
@@ -21,7 +22,7 @@ use crate::{
     actuator::{self, ActError, Link},
     journal::{Decision, DecisionId, Draft, JournalError, Outcome, OutcomeState},
     registry::RegistryError,
-    snapshot::{self, Built, Inputs, Memory, Observed, TriggerInput, memory, read},
+    snapshot::{self, Built, Inputs, Memory, Observed, PoolInput, TriggerInput, memory, read},
 };
 
 /// A planner looks at least this often, whatever happens: the pace of other autoscalers.
@@ -30,8 +31,6 @@ const REGULAR: Duration = Duration::from_secs(10);
 const SOON: Duration = Duration::from_secs(1);
 /// Between two decisions that say something new but do nothing, or that repeat what had no effect.
 const REPEAT: Duration = Duration::from_secs(10);
-/// Triggers are asked at most this often: as often as Prometheus usually scrapes.
-const TRIGGER_INTERVAL: Duration = Duration::from_secs(15);
 
 /// A plan is thought of anew this often even if nothing seems to have changed.
 const RETHINK: Duration = Duration::from_mins(1);
@@ -109,7 +108,8 @@ pub struct Planner {
     taken_over: bool,
     fence: Option<Fence>,
     last: Option<Last>,
-    findings: BTreeMap<(String, usize), Asked>,
+    /// In a box: planners are held by value in futures.
+    answers: Box<Answers>,
     nudges: Vec<String>,
     turns: u64,
     last_error: Option<(Timestamp, String)>,
@@ -156,26 +156,12 @@ impl Thought {
     }
 }
 
-/// What a trigger last answered.
-#[derive(Debug)]
-struct Asked {
-    trigger: Trigger,
-    at: Timestamp,
-    finding: Known<Finding>,
-}
-
 /// What was last said about the connection.
 #[derive(Debug)]
 struct ToldLink {
     link: Link,
     generation: u64,
     at: Timestamp,
-}
-
-impl Asked {
-    fn is_old(&self, now: Timestamp) -> bool {
-        now.since(self.at) >= TRIGGER_INTERVAL
-    }
 }
 
 impl Planner {
@@ -188,7 +174,7 @@ impl Planner {
             taken_over: false,
             fence: None,
             last: None,
-            findings: BTreeMap::new(),
+            answers: Box::default(),
             nudges: vec!["start".to_owned()],
             turns: 0,
             last_error: None,
@@ -586,50 +572,55 @@ impl Planner {
         }
     }
 
-    /// Asks the triggers, at most once per interval.
+    /// Asks the triggers, at most once per interval, and waits for them for a moment.
     async fn evaluate(&mut self, gathered: &mut read::Gathered, now: Timestamp) {
-        for pool in &mut gathered.pools {
-            let spec = &pool.object.spec;
-            let Some(auto) = spec.autoscaling.as_ref().filter(|_| spec.is_autoscaled()) else { continue };
-            let mut found = Vec::new();
-            for (number, trigger) in auto.triggers().iter().enumerate() {
-                let place = (pool.object.id.to_string() + &trigger.metric_query, number);
-                let known = self.findings.get(&place).filter(|asked| !asked.is_old(now));
-                let finding = match (known, &self.parts.triggers) {
-                    (Some(asked), _) => asked.finding.clone(),
-                    (None, Some(triggers)) => {
-                        let finding = triggers.evaluate(trigger, now).await;
-                        let asked = Asked { trigger: trigger.clone(), at: now, finding: finding.clone() };
-                        self.findings.insert(place, asked);
-                        finding
-                    }
-                    (None, None) => {
-                        Known::Unknown { why: "no Prometheus is configured".to_owned(), since: now }
-                    }
-                };
-                found.push(TriggerInput { trigger: trigger.clone(), finding });
+        let place = |pool: &PoolInput, number: usize, trigger: &Trigger| {
+            (pool.object.id.to_string() + &trigger.metric_query, number)
+        };
+        let mut wanted = BTreeMap::new();
+        for pool in &gathered.pools {
+            for (number, trigger) in (0..).zip(triggers(pool)) {
+                wanted.insert(place(pool, number, trigger), trigger.clone());
             }
-            pool.triggers = found;
         }
-        self.findings.retain(|_, asked| now.since(asked.at) < Duration::from_mins(10));
+        if let Some(source) = self.source() {
+            self.answers.look(&source, &wanted, now).await;
+        }
+        for pool in &mut gathered.pools {
+            let found = (0..).zip(triggers(pool)).map(|(number, trigger)| {
+                let finding = self.answers.finding(&place(pool, number, trigger)).unwrap_or_else(|| {
+                    Known::Unknown { why: "no Prometheus is configured".to_owned(), since: now }
+                });
+                TriggerInput { trigger: trigger.clone(), finding }
+            });
+            pool.triggers = found.collect();
+        }
     }
 
-    /// Asks the triggers that are due, without a look; whether one of them has another answer than at the last one. For whoever
-    /// looks only when there is a reason to.
-    pub async fn ask_triggers(&mut self, now: Timestamp) -> bool {
-        let Some(triggers) = &self.parts.triggers else { return false };
-        let mut moved = false;
-        for asked in self.findings.values_mut().filter(|asked| asked.is_old(now)) {
-            let finding = triggers.evaluate(&asked.trigger, now).await;
-            moved |= asked.finding.value().map(|one| one.fires) != finding.value().map(|one| one.fires);
-            (asked.at, asked.finding) = (now, finding);
-        }
-        moved
+    fn source(&self) -> Option<Source> {
+        let triggers = Arc::clone(self.parts.triggers.as_ref()?);
+        Some(Source { triggers, clock: Arc::clone(&self.parts.clock) })
     }
 
-    /// When triggers are to be asked again.
-    pub fn ask_at(&self) -> Option<Timestamp> {
-        self.findings.values().map(|asked| asked.at.saturating_add(TRIGGER_INTERVAL)).min()
+    /// Asks the triggers that are due, without a look. For whoever looks only when there is a reason to.
+    pub fn ask_triggers(&mut self, now: Timestamp) {
+        if let Some(source) = self.source() {
+            self.answers.ask_again(&source, now);
+        }
+    }
+
+    /// Waits for triggers that were asked: until one has another answer than at the last look, or until all have answered.
+    /// Never returns when nobody is asked. Nothing is lost if it is not waited for.
+    pub async fn heard(&mut self) -> Heard {
+        match self.source() {
+            Some(source) => self.answers.heard(&source).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// In how long triggers are to be asked again.
+    pub fn ask_in(&self) -> Option<Duration> {
+        self.answers.due_in(&*self.parts.clock)
     }
 
     fn publish(
@@ -669,6 +660,12 @@ impl Planner {
     pub const fn cluster(&self) -> ClusterId {
         self.cluster
     }
+}
+
+/// The triggers of a pool that scales by itself.
+fn triggers(pool: &PoolInput) -> &[Trigger] {
+    let spec = &pool.object.spec;
+    spec.autoscaling.as_ref().filter(|_| spec.is_autoscaled()).map_or(&[], |auto| auto.triggers())
 }
 
 /// The first moment at which something may be different by itself: a delay that ends, a schedule.

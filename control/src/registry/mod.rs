@@ -265,6 +265,11 @@ impl Registry {
         &self.shared.store
     }
 
+    /// The clock that it was opened with.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.shared.clock
+    }
+
     /// Whether the feed follows the store now.
     pub fn is_live(&self) -> bool {
         self.shared.live.load(Ordering::Acquire)

@@ -6,7 +6,8 @@ use muster_engine::snapshot::{Health, Host, HostState, Scope, Stops, Template};
 use muster_model::{
     Duration, Known, Timestamp,
     host::{
-        Admin, BareMetalNodeSpec, BareMetalNodeStatus, Draw, DriverKind, Intent, Limits, Phase, State, Switch,
+        Admin, BareMetalNodeSpec, BareMetalNodeStatus, ConditionType, Draw, DriverKind, Intent, Limits,
+        Phase, State, Switch, is_true,
     },
 };
 
@@ -224,7 +225,7 @@ fn add_ours<'i>(
     draft.snapshot.hosts.push(host);
 }
 
-/// A host of another cluster: it draws power in racks that are ours too, and starts count together.
+/// A host of another cluster: it draws power in racks that are ours too, and starts and goodbyes count together.
 fn add_foreign(
     inputs: &Inputs,
     input: &HostInput,
@@ -235,8 +236,8 @@ fn add_foreign(
     let limits = limits(inputs, None, spec);
     let standing = standing(input, &limits, inputs.now);
     let shares = spec.rack.as_deref().is_some_and(|rack| racks.contains(rack));
-    let waking = matches!(standing, Standing::Waking { .. });
-    if (shares && standing != Standing::Off) || waking {
+    let moves = matches!(standing, Standing::Waking { .. } | Standing::Leaving);
+    if (shares && standing != Standing::Off) || moves {
         let mut host = base(inputs, input, spec, standing);
         host.node = None;
         draft.snapshot.hosts.push(host);
@@ -354,12 +355,13 @@ fn holds(inputs: &Inputs, input: &HostInput, spec: &BareMetalNodeSpec, draft: &m
         draft.hold(scope(), Stops::Both, why, None);
     }
     if status.phase == Phase::Degraded {
-        draft.hold(
-            scope(),
-            Stops::Removal,
-            "its BMC does not answer, so that it could not be woken again",
-            None,
-        );
+        let surplus = is_true(&status.conditions, ConditionType::Surplus);
+        let why = if surplus && status.bmc_reachable {
+            "it is on although its pool is at its maximum: it stays cordoned until there is room or a person decides"
+        } else {
+            "its BMC does not answer, so that it could not be woken again"
+        };
+        draft.hold(scope(), Stops::Removal, why, None);
     }
     if let Some(until) = status.drain_retry_at {
         draft.hold(scope(), Stops::Removal, DRAIN_GIVEN_UP, Some(until));

@@ -213,6 +213,7 @@ fn limits(inputs: &Inputs, draft: &mut Draft) {
             milliwatts: rack.and_then(|rack| rack.watt_cap).map(|watts| i64::from(watts) * 1000),
             inrush_milliwatts: None,
             waking: Some(rack.map_or(most, |rack| rack.start_limit.min(most))),
+            leaving: Some(most),
         };
         limits.racks.insert(name.into(), power);
     }

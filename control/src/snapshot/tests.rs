@@ -187,6 +187,14 @@ fn people_and_doubts_hold_hosts() {
         "a person switched it off",
     );
     check(Phase::Degraded, |_| {}, Stops::Removal, "BMC does not answer");
+    let surplus = |h: &mut HostInput| {
+        let status = status(h);
+        status.bmc_reachable = true;
+        let condition = json!({"type": "Surplus", "status": "True", "reason": "PoolAtMaximum", "message": "",
+            "lastTransitionTime": at("01:00:00"), "observedGeneration": 1});
+        status.conditions = vec![serde_json::from_value(condition).unwrap()];
+    };
+    check(Phase::Degraded, surplus, Stops::Removal, "its pool is at its maximum");
     check(Phase::Serving, |h| status(h).drain_retry_at = Some(at("02:01:00")), Stops::Removal, "given up");
     check(
         Phase::Idle,

@@ -674,3 +674,34 @@ async fn the_boot_progress_of_a_bmc_is_kept_with_its_time() {
     let second = told("os-running", "i-3").await.expect("the stage of this boot");
     assert!(second.2 > before.at);
 }
+
+/// Drift row 7: a machine that somebody else switched on while its pool was at its maximum stays cordoned and is no part of the
+/// pool; when another leaves, it is adopted.
+#[tokio::test(start_paused = true)]
+async fn a_surplus_host_is_adopted_when_its_pool_has_room() {
+    let world = World::new().await;
+    for name in ["h1", "h2", "h3"] {
+        world.serving(name).await;
+    }
+    world.idle("h4").await;
+    world.pass(130).await;
+    world.outside.state().pool_max = Some(3);
+    {
+        let now = muster_model::Clock::now(&*world.outside.clock);
+        let mut state = world.outside.state();
+        let machine = state.machines.get_mut("h4").unwrap();
+        (machine.on, machine.turned_at, machine.boots) = (true, now, machine.boots + 1);
+    }
+    world.until("h4", Phase::Degraded, 600).await;
+    world.pass(600).await;
+    assert!(is_true(&world.status("h4").await.conditions, ConditionType::Surplus));
+    assert_eq!(world.phase("h4").await, Some(Phase::Degraded), "three serve, and three may");
+    assert!(world.outside.state().cordon("h4").0);
+    world.want("h1", Switch::Off, "i-off").await;
+    world.until("h1", Phase::Idle, 300).await;
+    world.until("h4", Phase::Serving, 120).await;
+    world.pass(60).await;
+    let status = world.status("h4").await;
+    assert!(!is_true(&status.conditions, ConditionType::Surplus));
+    assert!(!world.outside.state().cordon("h4").0, "it takes pods");
+}

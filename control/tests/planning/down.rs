@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use muster_control::journal::{ActionKind, OutcomeState};
 use muster_model::{
     Duration, Known, Timestamp,
-    host::{FreezeMode, Switch},
+    host::{FreezeMode, Phase, Switch},
     pool::Trigger,
     trigger::{Finding, Triggers},
 };
@@ -326,6 +326,50 @@ async fn ops_r14_a_dark_rack_stops_removals_and_not_growth() {
         .filter(|one| one.kind != ActionKind::Remove)
         .count();
     assert!(ons <= 4, "no back and forth: {ons} power-ons in an hour and a half");
+}
+
+/// Hosts of one rack go by fours, and the next plan does not add to those that are going.
+#[tokio::test]
+async fn no_more_hosts_of_a_rack_go_at_one_time_than_may() {
+    let mut world = World::new().await;
+    world.metal("web", 1, 12).await;
+    for number in 0..7 {
+        let (host, rack) = (format!("h{number}"), if number == 0 { "r2" } else { "r1" });
+        world.host_with(&host, json!({ "pool": "web", "rack": rack }), |_| {}).await;
+        world.serve(&host, "web").await;
+    }
+    world.show(|objects| objects.pods.push(running("web-1", "4", "h0")));
+    let _ = world.turn().await;
+    world.pass(Duration::from_mins(11));
+    world.show(|_| {});
+    let _ = world.turn().await;
+    let asked = async |world: &World| {
+        let mut asked = Vec::new();
+        for number in 0..7 {
+            if world.intent(&format!("h{number}")).await.is_some_and(|intent| intent.want == Switch::Off) {
+                asked.push(format!("h{number}"));
+            }
+        }
+        asked
+    };
+    let first = asked(&world).await;
+    assert_eq!(first.len(), 4, "{first:?}");
+    for _ in 0..3 {
+        world.pass(Duration::from_secs(30));
+        world.show(|_| {});
+        let _ = world.turn().await;
+    }
+    assert_eq!(asked(&world).await, first, "they are still going");
+    // One of them is off.
+    world
+        .status(&first[0], |status| {
+            (status.phase, status.state) = (Phase::Idle, Phase::Idle.state());
+            (status.kubernetes_node, status.off_proved_at) = (None, status.serving_since);
+        })
+        .await;
+    world.show(|objects| objects.nodes.retain(|node| *node.name() != *first[0]));
+    let _ = world.turn().await;
+    assert_eq!(asked(&world).await.len(), 5, "one more of the rack may go");
 }
 
 /// Pods that have ended ask for nothing, and all of what the others ask for counts, not the node's own share alone.

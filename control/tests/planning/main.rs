@@ -9,6 +9,7 @@ mod journal;
 mod leaders;
 mod pending;
 mod provisioned;
+mod silent;
 mod stuck;
 mod unsynced;
 mod world;

@@ -8,14 +8,13 @@ use std::sync::{
 use async_trait::async_trait;
 use muster_control::planner::Planning;
 use muster_model::{
-    Clock, Duration, Known, Timestamp,
-    pool::Trigger,
-    trigger::{Finding, Triggers},
+    Clock, Duration, Timestamp,
+    store::{Committed, Entry, List, Page, Revision, Store, StoreError, StoreStats, Txn, WatchStream},
 };
-use serde_json::json;
+use muster_store::memory::Memory;
 use tokio_util::sync::CancellationToken;
 
-use crate::world::World;
+use crate::world::{CLUSTER, World};
 
 #[derive(Debug, Clone, Copy)]
 enum First {
@@ -23,21 +22,49 @@ enum First {
     Panics,
 }
 
-/// A Prometheus whose first answer is a trap.
+/// A store whose first answer about what planners remember is a trap. They ask in the middle of a look.
 #[derive(Debug)]
 struct Trap {
+    store: Memory,
     first: First,
     asked: AtomicU32,
 }
 
 #[async_trait]
-impl Triggers for Trap {
-    async fn evaluate(&self, _: &Trigger, now: Timestamp) -> Known<Finding> {
-        match (self.asked.fetch_add(1, Ordering::SeqCst), self.first) {
-            (0, First::NeverEnds) => std::future::pending().await,
-            (0, First::Panics) => panic!("a planner breaks off, as the test wants it"),
-            _ => Known::Unknown { why: "no data".to_owned(), since: now },
+impl Store for Trap {
+    async fn get(&self, key: &str) -> Result<Option<Entry>, StoreError> {
+        if key == format!("/muster/planner/{CLUSTER}") {
+            match (self.asked.fetch_add(1, Ordering::SeqCst), self.first) {
+                (0, First::NeverEnds) => std::future::pending().await,
+                (0, First::Panics) => panic!("a planner breaks off, as the test wants it"),
+                _ => {}
+            }
         }
+        self.store.get(key).await
+    }
+
+    async fn list(&self, list: List) -> Result<Page, StoreError> {
+        self.store.list(list).await
+    }
+
+    async fn commit(&self, txn: Txn) -> Result<Committed, StoreError> {
+        self.store.commit(txn).await
+    }
+
+    async fn watch(&self, prefix: &str, after: Revision) -> Result<WatchStream, StoreError> {
+        self.store.watch(prefix, after).await
+    }
+
+    async fn revision(&self) -> Result<Revision, StoreError> {
+        self.store.revision().await
+    }
+
+    async fn compact(&self, before: Revision) -> Result<(), StoreError> {
+        self.store.compact(before).await
+    }
+
+    async fn stats(&self) -> Result<StoreStats, StoreError> {
+        self.store.stats().await
     }
 }
 
@@ -64,17 +91,9 @@ impl Clock for Impatient {
 
 #[allow(clippy::disallowed_methods, reason = "the test waits for a condition")]
 async fn is_started_again(first: First) {
-    let mut world = World::new().await;
-    world
-        .pool(
-            "web",
-            json!({"platform": {"type": "baremetal"}, "autoscaling": {"enabled": true, "minNodes": 0, "maxNodes": 2,
-                "triggers": [{"metricQuery": "up", "threshold": 1, "duration": "1m", "scaleDirection": "up"}]}}),
-        )
-        .await;
-    let trap = Arc::new(Trap { first, asked: AtomicU32::default() });
-    let triggers: Arc<dyn Triggers> = trap.clone();
-    world.parts.triggers = Some(triggers);
+    let trap = Arc::new(Trap { store: Memory::default(), first, asked: AtomicU32::default() });
+    let world = World::with(trap.clone(), true, "active").await;
+    world.metal("web", 0, 2).await;
     let (_elect, leading) = tokio::sync::watch::channel(Some(world.fence.clone()));
     let stop = CancellationToken::new();
     let planning = Planning::new(world.parts.clone(), Arc::new(Impatient(world.now())));

@@ -10,7 +10,7 @@ use muster_model::{
 use super::{At, Fault, Findings};
 use crate::{
     plan::Plan,
-    snapshot::{MemberState, Mode, Pool, Scope, Snapshot, Stops},
+    snapshot::{Host, HostState, Member, MemberState, Mode, Pool, Scope, Snapshot, Stops},
     trouble::Troubles,
 };
 
@@ -158,8 +158,29 @@ fn check_removals(snapshot: &Snapshot, plan: &Plan, findings: &mut Findings) {
             Some(_) => {}
         }
     }
-    if let Some(max) = snapshot.limits.max_removals.filter(|max| count(plan.removals.len()) > *max) {
-        findings.add(At::Plan, Fault::TooManyRemovals { planned: plan.removals.len(), max });
+    check_exits(snapshot, plan, findings);
+}
+
+/// Nodes that go at one time: those of the plan beside those that are on their way out.
+fn check_exits(snapshot: &Snapshot, plan: &Plan, findings: &mut Findings) {
+    let mut check = |whose: String, going: usize, planned: usize, max: Option<u32>| {
+        if let Some(max) = max.filter(|max| planned > 0 && count(going + planned) > *max) {
+            findings.add(At::Plan, Fault::TooManyRemovals { whose, going, planned, max });
+        }
+    };
+    let down: Vec<_> = snapshot.hosts.iter().filter(|host| host.state == HostState::Leaving).collect();
+    let without_host = |member: &&Member| member.state == MemberState::Leaving && member.host.is_none();
+    let bought = snapshot.members.values().filter(without_host).count();
+    check("all nodes".to_owned(), down.len() + bought, plan.removals.len(), snapshot.limits.max_removals);
+    for (rack, limits) in &snapshot.limits.racks {
+        let inside = |host: &Host| host.rack.as_ref() == Some(rack);
+        let planned = plan.removals.iter().filter(|removal| {
+            let member = snapshot.members.get(&removal.node);
+            let host = member.and_then(|member| snapshot.host(member.host.as_deref()?));
+            host.is_some_and(inside)
+        });
+        let going = down.iter().filter(|host| inside(host)).count();
+        check(format!("rack {rack}"), going, planned.count(), limits.leaving);
     }
 }
 

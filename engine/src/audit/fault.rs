@@ -94,6 +94,8 @@ pub enum Fault {
         max: u32,
     },
     TooManyRemovals {
+        whose: String,
+        going: usize,
         planned: usize,
         max: u32,
     },
@@ -270,8 +272,11 @@ impl fmt::Display for Fault {
             Self::TooManyNew { planned, max } => {
                 write!(f, "{planned} new nodes, {max} at a time are allowed")
             }
-            Self::TooManyRemovals { planned, max } => {
-                write!(f, "{planned} removals, {max} at a time are allowed")
+            Self::TooManyRemovals { whose, going, planned, max } => {
+                write!(
+                    f,
+                    "{planned} removals of {whose} beside {going} that are going, {max} at a time are allowed"
+                )
             }
             Self::TooManyNodes { nodes, max } => {
                 write!(f, "the cluster would have {nodes} nodes, {max} are allowed")

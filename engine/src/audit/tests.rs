@@ -248,6 +248,24 @@ fn bounds_of_the_cluster_hold() {
     check("TooManyNodes", |snapshot, _| snapshot.limits.max_nodes = Some(4));
     check("TooManyNew", |snapshot, _| snapshot.limits.max_new = Some(1));
     check("TooManyRemovals", |snapshot, _| snapshot.limits.max_removals = Some(0));
+    // Those that are going already count, in all and in their rack.
+    let leaving = |name: &str| Host {
+        name: name.into(),
+        state: HostState::Leaving,
+        rack: Some("r".into()),
+        ..Host::default()
+    };
+    check("TooManyRemovals", |snapshot, _| {
+        snapshot.limits.max_removals = Some(1);
+        snapshot.hosts.push(leaving("h-going"));
+    });
+    check("TooManyRemovals", |snapshot, plan| {
+        let node = plan.removals[0].node.clone();
+        snapshot.hosts.push(leaving("h-going"));
+        snapshot.hosts.push(Host { state: HostState::Ready, ..leaving("h-planned") });
+        snapshot.members.get_mut(&node).unwrap().host = Some("h-planned".into());
+        snapshot.limits.racks.insert("r".into(), PowerLimits { leaving: Some(1), ..PowerLimits::default() });
+    });
     check("TooExpensive", |snapshot, _| snapshot.limits.price = Some(313));
     check("TooMuch", |snapshot, _| snapshot.limits.resources = from(json!({"memory": "39Gi"})));
     // Limits that are already broken and not touched are nobody's fault.
@@ -288,8 +306,12 @@ fn power_limits_hold_for_everything_and_for_each_rack() {
     // Another rack's limit is not ours, and a limit that is just met is met.
     let mut snapshot = snapshot();
     snapshot.limits.racks.insert("r2".into(), watts);
-    snapshot.limits.power =
-        PowerLimits { milliwatts: Some(600_000), inrush_milliwatts: Some(500_000), waking: Some(1) };
+    snapshot.limits.power = PowerLimits {
+        milliwatts: Some(600_000),
+        inrush_milliwatts: Some(500_000),
+        waking: Some(1),
+        leaving: None,
+    };
     assert!(audit(&snapshot, &plan()).is_empty());
 }
 

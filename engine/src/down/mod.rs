@@ -11,6 +11,7 @@
 )]
 
 mod budgets;
+mod exits;
 mod floor;
 mod ground;
 mod index;

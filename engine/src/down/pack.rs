@@ -6,6 +6,7 @@
 use std::cmp::Reverse;
 
 use super::{
+    exits::Exits,
     floor::{Floor, OnFailure, Trial},
     ground::Ground,
     pools::Pools,
@@ -61,7 +62,9 @@ pub(crate) fn pack<'a>(
     orders.push(sorted(&|c| (-c.price, c.usage)));
     orders.push(sorted(&|c| (i64::from(ground.on(c.node).len() as u32), -c.price)));
     orders.push(sorted(&|c| (c.price, c.usage)));
-    let mut best = attempt(ground, base, pools, candidates, &orders[0]);
+    let exits = Exits::new(ground, candidates);
+    let attempt = |order: &[usize]| attempt(ground, base, pools, &exits, candidates, order);
+    let mut best = attempt(&orders[0]);
     let mut effort = best.effort;
     if effort > SMALL || best.removals.len() == candidates.len() {
         best.effort = effort;
@@ -69,7 +72,7 @@ pub(crate) fn pack<'a>(
     }
     let mut at_best = orders[0].clone();
     for order in orders.into_iter().skip(1) {
-        let found = attempt(ground, base, pools, candidates, &order);
+        let found = attempt(&order);
         effort += found.effort;
         if found.score > best.score {
             (best, at_best) = (found, order);
@@ -86,7 +89,7 @@ pub(crate) fn pack<'a>(
             let moved = order.remove(from);
             order.insert(to, moved);
         }
-        let found = attempt(ground, base, pools, candidates, &order);
+        let found = attempt(&order);
         effort += found.effort;
         if found.score >= best.score {
             (best, at_best) = (found, order);
@@ -110,6 +113,7 @@ fn attempt<'a>(
     ground: &Ground<'a>,
     base: &State<'_>,
     pools: &Pools<'a>,
+    exits: &Exits,
     candidates: &[Candidate],
     order: &[usize],
 ) -> Packed {
@@ -117,6 +121,7 @@ fn attempt<'a>(
     let mut run = Run {
         ground,
         pools: pools.clone(),
+        exits: exits.clone(),
         left: ground.budgets.allowed.clone(),
         received: vec![0; ground.seats.len()],
         packed: Packed::default(),
@@ -151,6 +156,7 @@ fn receivers(ground: &Ground<'_>, candidates: &[Candidate], order: &[usize]) -> 
 struct Run<'g, 'a> {
     ground: &'g Ground<'a>,
     pools: Pools<'a>,
+    exits: Exits,
     /// Disruptions left, by budget: one account for the whole plan.
     left: Vec<i64>,
     received: Vec<u32>,
@@ -187,6 +193,7 @@ impl<'a> Run<'_, 'a> {
             }
         }
         self.pools.remove(self.ground, &floor.state, node, &trial.moves);
+        self.exits.take(node);
         floor.commit(node, trial);
         for (budget, needed) in needs {
             self.left[budget as usize] -= i64::from(needed);
@@ -218,10 +225,7 @@ impl<'a> Run<'_, 'a> {
         if pods > 0 {
             return Err(Kept::Receives { pods });
         }
-        let max = self.ground.snapshot.limits.max_removals;
-        if let Some(max) = max.filter(|max| self.packed.score.nodes >= *max) {
-            return Err(Kept::MaxRemovals { max });
-        }
+        self.exits.check(candidate.node)?;
         if candidate.only_as_surplus && !self.is_surplus(candidate) {
             return Err(Kept::Better);
         }

@@ -106,8 +106,8 @@ pub enum Kept {
     Minimum { nodes: u32, min: u32 },
     /// One more would take the pool above its high mark or below its headroom.
     Tight { resource: Box<str>, used: i64, allocatable: i64 },
-    /// The plan has as many removals as it may have.
-    MaxRemovals { max: u32 },
+    /// As many nodes go as may at one time, in all or in its rack.
+    MaxRemovals { rack: Option<String>, going: u32, planned: u32, max: u32 },
     /// Others of its pool go, and it is the last one in its rack or zone.
     LastThere { place: String, required: u32 },
     /// Removing it would give nothing up that costs: better ones go.

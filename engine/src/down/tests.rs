@@ -13,7 +13,8 @@ use crate::{
     audit::audit,
     plan::NewNode,
     snapshot::{
-        Gap, Health, Hold, Host, HostState, Member, MemberState, Mode, Pool, Scope, Stops, Template, Trigger,
+        Gap, Health, Hold, Host, HostState, Member, MemberState, Mode, Pool, PowerLimits, Scope, Stops,
+        Template, Trigger,
     },
 };
 
@@ -219,6 +220,45 @@ fn failing_hardware_is_the_first_to_stand_down() {
     snapshot.members.get_mut("b").unwrap().unneeded_since = None;
     snapshot.cluster.pods[2] = pod("c-1", "c", "500m");
     assert_eq!(removed(&snapshot), ["b b-1>c"]); // half full and needed until now, yet first
+}
+
+/// The next plan does not begin anew: what is going already counts, in all and in its rack.
+#[test]
+fn nodes_that_are_going_leave_less_room_for_others() {
+    #[track_caller]
+    fn check(all: Option<u32>, rack: Option<u32>, goes: usize, why: &str) {
+        let mut snapshot = base();
+        snapshot.cluster.pods = vec![pod("c-1", "c", "500m")];
+        snapshot.limits.max_removals = all;
+        let limits = PowerLimits { leaving: rack, ..PowerLimits::default() };
+        snapshot.limits.racks.insert("r1".into(), limits);
+        let host = |name: &str, state: HostState| Host {
+            name: name.into(),
+            pool: "p".into(),
+            template: "t".into(),
+            rack: Some("r1".into()),
+            state,
+            ..Host::default()
+        };
+        snapshot.hosts.push(host("gone", HostState::Leaving));
+        for name in ["a", "b", "c"] {
+            snapshot.hosts.push(Host { node: Some(name.into()), ..host(name, HostState::Ready) });
+            snapshot.members.get_mut(name).unwrap().host = Some(name.into());
+        }
+        assert_eq!(removed(&snapshot).len(), goes, "{all:?} {rack:?}");
+        let report = scale_down(&snapshot, &Plan::default());
+        let kept = report.verdicts.iter().find_map(|verdict| match &verdict.outcome {
+            Outcome::Kept(kept @ Kept::MaxRemovals { .. }) => Some(format!("{kept:?}")),
+            _ => None,
+        });
+        assert_eq!(kept.unwrap_or_default(), why);
+    }
+    check(None, None, 2, "");
+    check(Some(4), Some(4), 2, "");
+    check(Some(1), None, 0, "MaxRemovals { rack: None, going: 1, planned: 0, max: 1 }");
+    check(Some(2), None, 1, "MaxRemovals { rack: None, going: 1, planned: 1, max: 2 }");
+    check(Some(9), Some(1), 0, "MaxRemovals { rack: Some(\"r1\"), going: 1, planned: 0, max: 1 }");
+    check(Some(9), Some(2), 1, "MaxRemovals { rack: Some(\"r1\"), going: 1, planned: 1, max: 2 }");
 }
 
 #[test]

@@ -104,7 +104,14 @@ fn kept(why: &Kept, object: String) -> Cause {
             let used = amount::say(resource, *used);
             format!("{used} of {} would be used without it", amount::say(resource, *allocatable))
         }
-        Kept::MaxRemovals { max } => format!("one plan removes at most {max} nodes"),
+        Kept::MaxRemovals { rack, going, planned, max } => {
+            let whose = rack.as_ref().map_or_else(|| "all nodes".to_owned(), |rack| format!("rack {rack}"));
+            let together = going.saturating_add(*planned);
+            match planned {
+                0 => format!("{going} of {max} of {whose} are already going"),
+                _ => format!("{together} of {max} of {whose} go at one time, {planned} by this plan"),
+            }
+        }
         Kept::LastThere { place, required } => {
             format!("it is the last of its pool in {place}, and {required} of them are kept")
         }

@@ -102,7 +102,13 @@ fn trigger() -> Field {
             ("comparator", words("Which side of the threshold fires.", &["above", "below"])),
             ("clearThreshold", number("Where it falls quiet again.")),
             ("onNoData", words("What missing data does.", &["hold", "ignore"])),
-            ("aggregate", words("How several series become one.", &["single", "any", "all", "max", "avg"])),
+            (
+                "aggregate",
+                words(
+                    "How several series become one; single unless given: then several are unknown.",
+                    &["single", "any", "all", "max", "avg"],
+                ),
+            ),
         ],
     )
     .required(&["metricQuery", "threshold", "duration", "scaleDirection"])

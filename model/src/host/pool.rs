@@ -11,8 +11,8 @@ use crate::{
 };
 
 use super::{
-    BareMetalNodeSpec, BareMetalNodeStatus, HostOp, LimitOverrides, OpKind, Phase, PolicyOverrides,
-    ResourceCapacity, State,
+    Admin, BareMetalNodeSpec, BareMetalNodeStatus, HostOp, Intent, LimitOverrides, OpKind, Phase,
+    PolicyOverrides, ResourceCapacity, State, Switch,
 };
 
 /// How long a finished scaling entry stays in a pool's status.
@@ -139,7 +139,11 @@ choice! {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ScalingNode {
+    /// Its name in the cluster, which may differ from that of its host and is not known before it is first seen.
     pub node_name: String,
+    /// The host in the inventory: what an entry is followed by. Entries of older versions have none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub host_name: String,
     pub action: ScalingAction,
     pub action_since: Timestamp,
     pub state: ScalingState,
@@ -174,6 +178,7 @@ pub struct PoolHost<'h> {
     pub spec: &'h BareMetalNodeSpec,
     pub status: &'h BareMetalNodeStatus,
     pub op: Option<&'h HostOp>,
+    pub intent: Option<&'h Intent>,
     /// What its pods request; unknown counts as nothing here and is never a reason to scale down.
     pub allocated: &'h Known<ResourceCapacity>,
 }
@@ -197,14 +202,18 @@ pub fn pool_status(
         {
             status.active_resources += value;
         }
-        if is_pending(host) {
+        if is_pending(host, now) {
             status.pending_nodes += 1;
             status.pending_resources += &host.spec.resources;
         }
-        status.scaling_nodes.extend(under_way(host));
+        status.scaling_nodes.extend(under_way(host).or_else(|| wished(host, now)));
     }
     for old in before {
-        if status.scaling_nodes.iter().any(|one| one.node_name == old.node_name && one.action == old.action) {
+        let same = |one: &ScalingNode| {
+            let known = if old.host_name.is_empty() { &one.node_name } else { &one.host_name };
+            *known == *old.name() && one.action == old.action
+        };
+        if status.scaling_nodes.iter().any(same) {
             continue;
         }
         let finished = old.finished_at.map_or_else(|| finish(old, hosts, now), |_| old.clone());
@@ -218,10 +227,44 @@ pub fn pool_status(
     status
 }
 
-/// On its way to serving.
-fn is_pending(host: &PoolHost<'_>) -> bool {
+impl ScalingNode {
+    /// What it is followed by.
+    fn name(&self) -> &str {
+        if self.host_name.is_empty() { &self.node_name } else { &self.host_name }
+    }
+}
+
+/// On its way to serving, or wanted and waiting until it may start.
+fn is_pending(host: &PoolHost<'_>, now: Timestamp) -> bool {
     let wanted = host.op.is_some_and(|op| op.kind == OpKind::On && !op.released);
-    wanted && (host.status.phase == Phase::Reserved || host.status.state == State::PoweringOn)
+    let coming = host.status.phase == Phase::Reserved || host.status.state == State::PoweringOn;
+    (wanted && coming) || waiting(host, now).is_some()
+}
+
+/// The wish for a host that is to go on and has not begun to: as long as plans count on it.
+fn waiting<'h>(host: &PoolHost<'h>, now: Timestamp) -> Option<&'h Intent> {
+    let status = host.status;
+    let idle = status.state == State::Off && status.phase != Phase::Enrolling && host.op.is_none();
+    let free = host.spec.admin == Admin::Normal && host.spec.deletion.is_none();
+    let stands = |intent: &&Intent| {
+        let spent = status.spent_intent.as_deref() == Some(intent.id.as_str());
+        intent.want == Switch::On && !spent && now.since(intent.at) < Intent::TAKEN_UP_WITHIN
+    };
+    host.intent.filter(stands).filter(|_| idle && free)
+}
+
+fn wished(host: &PoolHost<'_>, now: Timestamp) -> Option<ScalingNode> {
+    let intent = waiting(host, now)?;
+    Some(ScalingNode {
+        node_name: node_name(host),
+        host_name: host.name.to_owned(),
+        action: ScalingAction::ScaleUp,
+        action_since: intent.at,
+        state: ScalingState::Pending,
+        resources: host.spec.resources.clone(),
+        reason: intent.reason.clone(),
+        finished_at: None,
+    })
 }
 
 fn node_name(host: &PoolHost<'_>) -> String {
@@ -243,6 +286,7 @@ fn under_way(host: &PoolHost<'_>) -> Option<ScalingNode> {
     };
     Some(ScalingNode {
         node_name: node_name(host),
+        host_name: host.name.to_owned(),
         action,
         action_since: op.started,
         state,
@@ -254,7 +298,8 @@ fn under_way(host: &PoolHost<'_>) -> Option<ScalingNode> {
 
 /// How an operation that is no longer there has ended, by where its host stands now.
 fn finish(old: &ScalingNode, hosts: &[PoolHost<'_>], now: Timestamp) -> ScalingNode {
-    let host = hosts.iter().find(|host| node_name(host) == old.node_name || host.name == old.node_name);
+    let unnamed = |host: &PoolHost<'_>| old.host_name.is_empty() && node_name(host) == old.node_name;
+    let host = hosts.iter().find(|host| host.name == old.name() || unnamed(host));
     let state = match (old.action, host.map(|host| host.status.state)) {
         (ScalingAction::ScaleUp, Some(State::Ready))
         | (ScalingAction::ScaleDown, Some(State::Off) | None) => ScalingState::Completed,
@@ -266,7 +311,10 @@ fn finish(old: &ScalingNode, hosts: &[PoolHost<'_>], now: Timestamp) -> ScalingN
         }
         (_, _) => old.reason.clone(),
     };
-    ScalingNode { state, reason, finished_at: Some(now), ..old.clone() }
+    // The node's name may have become known meanwhile.
+    let node = host.and_then(|host| host.status.kubernetes_node.clone());
+    let node_name = node.unwrap_or_else(|| old.node_name.clone());
+    ScalingNode { node_name, state, reason, finished_at: Some(now), ..old.clone() }
 }
 
 #[cfg(test)]
@@ -325,7 +373,8 @@ mod tests {
         let used = Known::Value { value: ResourceCapacity { gpu: 3, ..Default::default() }, at: at(0) };
         let on = op(OpKind::On);
         let (serving, booting, idle) = (status(Phase::Serving), status(Phase::Booting), status(Phase::Idle));
-        let host = |name, status, op, allocated| PoolHost { name, spec: &spec, status, op, allocated };
+        let host =
+            |name, status, op, allocated| PoolHost { name, spec: &spec, status, op, intent: None, allocated };
         let hosts = [
             host("a", &serving, None, &used),
             host("b", &booting, Some(&on), &nothing),
@@ -362,7 +411,7 @@ mod tests {
             op: Option<&'h HostOp>,
             allocated: &'h Known<ResourceCapacity>,
         ) -> [PoolHost<'h>; 1] {
-            [PoolHost { name: "b", spec, status, op, allocated }]
+            [PoolHost { name: "b", spec, status, op, intent: None, allocated }]
         }
         let (spec, unknown) = (spec(8), Known::Unknown { why: "no answer".into(), since: at(0) });
         let on = op(OpKind::On);
@@ -382,6 +431,71 @@ mod tests {
                 []
             );
         }
+    }
+
+    /// The node of a host need not have the host's name, and nobody knows it before it joins.
+    #[test]
+    fn an_entry_is_followed_by_its_host_and_not_by_its_node() {
+        let (spec, unknown) = (spec(8), Known::Unknown { why: "no answer".into(), since: at(0) });
+        let (on, off) = (op(OpKind::On), op(OpKind::Off));
+        let seen = |phase, node: Option<&str>| {
+            let mut status = status(phase);
+            status.kubernetes_node = node.map(str::to_owned);
+            status
+        };
+        let mut before = Vec::new();
+        let mut told = |status: &BareMetalNodeStatus, op| {
+            let host = PoolHost { name: "g1", spec: &spec, status, op, intent: None, allocated: &unknown };
+            let entries = pool_status(&[host], 1, &before, at(100)).scaling_nodes;
+            before.clone_from(&entries);
+            let word = |one: ScalingNode| format!("{} {} {}", one.node_name, one.action, one.state);
+            entries.into_iter().map(word).collect::<Vec<_>>()
+        };
+        let node = Some("worker-7");
+        assert_eq!(told(&seen(Phase::Booting, None), Some(&on)), ["g1 scale-up in-progress"]);
+        assert_eq!(told(&seen(Phase::Joining, node), Some(&on)), ["worker-7 scale-up in-progress"]);
+        assert_eq!(told(&seen(Phase::Serving, node), None), ["worker-7 scale-up completed"]);
+        let down = told(&seen(Phase::Evicting, node), Some(&off));
+        assert_eq!(down, ["worker-7 scale-up completed", "worker-7 scale-down in-progress"]);
+        let down = told(&seen(Phase::Idle, None), None);
+        assert_eq!(down, ["worker-7 scale-up completed", "worker-7 scale-down completed"]);
+    }
+
+    /// A host that waits until it may start is on its way for whoever asks the pool, as it is for plans.
+    #[test]
+    fn a_wish_that_waits_for_its_turn_is_pending() {
+        let (spec, unknown) = (spec(8), Known::Unknown { why: "no answer".into(), since: at(0) });
+        let intent = Intent {
+            id: "d-1".into(),
+            want: Switch::On,
+            at: at(10),
+            reason: "2 pods wait".into(),
+            pool: "gpu".into(),
+            decision: "d".into(),
+            epoch: 1,
+        };
+        let told = |status: &BareMetalNodeStatus, intent: &Intent, now| {
+            let host = PoolHost {
+                name: "g1",
+                spec: &spec,
+                status,
+                op: None,
+                intent: Some(intent),
+                allocated: &unknown,
+            };
+            let all = pool_status(&[host], 1, &[], now);
+            let entry = all.scaling_nodes.first().map(|one| (one.action, one.state, one.action_since));
+            (all.pending_nodes, all.pending_resources.gpu, entry)
+        };
+        let pending = (1, 8, Some((ScalingAction::ScaleUp, ScalingState::Pending, at(10))));
+        let nothing = (0, 0, None);
+        let mut idle = status(Phase::Idle);
+        assert_eq!(told(&idle, &intent, at(20)), pending);
+        assert_eq!(told(&idle, &intent, at(10 + 300)), nothing, "plans no longer count on it");
+        assert_eq!(told(&idle, &Intent { want: Switch::Off, ..intent.clone() }, at(20)), nothing);
+        idle.spent_intent = Some("d-1".into());
+        assert_eq!(told(&idle, &intent, at(20)), nothing, "it was carried out");
+        assert_eq!(told(&status(Phase::Serving), &intent, at(20)), nothing);
     }
 
     #[test]

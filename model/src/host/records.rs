@@ -23,8 +23,9 @@ pub struct HostMetrics {
     /// Requested share of the allocatable CPU, in thousandths.
     pub cpu_permille: Known<i64>,
     pub memory_permille: Known<i64>,
-    /// What its pods request beside CPU and memory, by the names that Kubernetes knows: devices in numbers,
-    /// `ephemeral-storage` in bytes. As old as `cpuPermille`; what nobody requests is left out.
+    /// Exactly what its pods request, by the names that Kubernetes knows: `cpu` in thousandths, `memory` and
+    /// `ephemeral-storage` in bytes, devices in numbers. As old as `cpuPermille`; beside `cpu` and `memory`, what nobody
+    /// requests is left out.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub requested: BTreeMap<String, i64>,
     /// What the BMC says about the machine's health: `OK`, `Warning`, `Critical`.

@@ -129,8 +129,9 @@ impl Trigger {
         self.on_no_data.unwrap_or(OnNoData::Hold)
     }
 
+    /// Nobody knows what several series of a query mean unless the trigger says it.
     pub fn aggregate(&self) -> SeriesAggregate {
-        self.aggregate.unwrap_or(SeriesAggregate::Any)
+        self.aggregate.unwrap_or(SeriesAggregate::Single)
     }
 }
 

@@ -111,6 +111,11 @@ fn several_series_are_put_together_as_asked() {
     }
     assert!(judged(&with("single", "up"), mixed()).unwrap_err().contains("2 series"));
     assert_eq!(fires(&with("single", "up"), vec![flat("a", 0.9)]), Ok(true));
+    // Without a word on it several series are unknown, above all for fewer nodes.
+    for direction in ["up", "down"] {
+        let why = judged(&trigger(json!({ "scaleDirection": direction })), mixed()).unwrap_err();
+        assert!(why.contains("2 series") && why.contains("set `aggregate`"), "{direction}: {why}");
+    }
 }
 
 #[test]
@@ -154,7 +159,8 @@ fn the_sentence_has_the_numbers() {
     let finding = judged(&trigger(json!({})), vec![flat("a", 0.9)]).unwrap();
     assert_eq!(finding.why, "the value has been above 0.7 for 5m; it is 0.9 now");
     assert_eq!(finding.value, "0.9");
-    let two = judged(&trigger(json!({})), vec![flat("{pool=\"a\"}", 0.9), flat("b", 0.8)]).unwrap();
+    let any = trigger(json!({ "aggregate": "any" }));
+    let two = judged(&any, vec![flat("{pool=\"a\"}", 0.9), flat("b", 0.8)]).unwrap();
     assert_eq!(two.why, "{pool=\"a\"} (1 of 2 series) has been above 0.7 for 5m; it is 0.9 now");
 }
 

@@ -14,7 +14,7 @@ use muster_control::{
     hosts::{Drivers, Facts, HostLoop, NoWitness, Setup, failpoint::Failpoints},
     inventory::{Inventory, Vault, VaultKey},
     lead::{self, Lead, Leading},
-    planner::{Board, Did, Parts, Planner, matters},
+    planner::{Board, Did, Heard, Parts, Planner, matters},
     registry::{Registry, RegistryOptions},
     snapshot::STALE_AFTER,
 };
@@ -196,6 +196,7 @@ impl Process {
         let mut parts = Parts::new(Arc::clone(&registry));
         parts.connections = start.world.connections(start.name, &clock);
         parts.triggers = Some(start.world.triggers(&clock));
+        parts.clock = Arc::clone(&clock) as _;
         let facts = Facts::new(
             Arc::clone(&registry),
             Arc::clone(&inventory),
@@ -350,7 +351,8 @@ impl Planning {
         leading: &mut Leading,
     ) -> ControlFlow<()> {
         loop {
-            let ask = planner.ask_at().filter(|at| self.attention == Attention::News && *at < next);
+            let ask = planner.ask_in().map(|length| self.clock.now().saturating_add(length));
+            let ask = ask.filter(|at| self.attention == Attention::News && *at < next);
             let stale = stale_at.filter(|at| *at < ask.unwrap_or(next));
             let until = stale.or(ask).unwrap_or(next);
             tokio::select! {
@@ -363,9 +365,15 @@ impl Planning {
                         stale_at = self.fresh_until();
                         continue;
                     }
-                    if stale.is_some()
-                        || ask.is_none() || planner.ask_triggers(self.clock.now()).await {
+                    if stale.is_some() || ask.is_none() {
                         planner.nudge("timer");
+                        return ControlFlow::Continue(());
+                    }
+                    planner.ask_triggers(self.clock.now());
+                }
+                heard = planner.heard() => {
+                    if heard == Heard::Otherwise {
+                        planner.nudge("triggers");
                         return ControlFlow::Continue(());
                     }
                 }

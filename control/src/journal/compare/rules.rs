@@ -39,7 +39,7 @@ const POOL: [Field<Pool>; 19] = [
 const LIMITS: [Field<Snapshot>; 9] = [
     ("most nodes of the cluster", |snapshot| maybe(snapshot.limits.max_nodes)),
     ("most new nodes in one plan", |snapshot| maybe(snapshot.limits.max_new)),
-    ("most removals in one plan", |snapshot| maybe(snapshot.limits.max_removals)),
+    ("most nodes going at one time", |snapshot| maybe(snapshot.limits.max_removals)),
     ("bound on the price", |snapshot| {
         snapshot.limits.price.map_or_else(none, |micros| format!("{} an hour", price(micros)))
     }),
@@ -50,10 +50,11 @@ const LIMITS: [Field<Snapshot>; 9] = [
     ("replicas below which pods stay", |snapshot| snapshot.drain.min_replicas.to_string()),
 ];
 
-const POWER: [Field<PowerLimits>; 3] = [
+const POWER: [Field<PowerLimits>; 4] = [
     ("power", |limits| limits.milliwatts.map_or_else(none, watts)),
     ("inrush", |limits| limits.inrush_milliwatts.map_or_else(none, watts)),
     ("starts at one time", |limits| maybe(limits.waking)),
+    ("hosts going at one time", |limits| maybe(limits.leaving)),
 ];
 
 pub(super) fn none() -> String {

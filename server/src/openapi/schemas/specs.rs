@@ -17,6 +17,11 @@ fn duration() -> Value {
     json!({ "type": "string", "minLength": 1, "description": "Like 90s, 10m or 1h30m", "examples": ["10m"] })
 }
 
+fn described(mut schema: Value, text: &str) -> Value {
+    schema["description"] = text.into();
+    schema
+}
+
 pub(super) fn schemas() -> Value {
     let amount = json!({ "type": ["string", "number"], "description":
         "A quantity as Kubernetes writes it: 500m, 4, 16Gi, 1e3" });
@@ -36,7 +41,8 @@ pub(super) fn schemas() -> Value {
             ("threshold", json!({ "type": "number" })), ("duration", duration()),
             ("scaleDirection", words::<ScaleDirection>()), ("comparator", words::<Comparator>()),
             ("clearThreshold", json!({ "type": "number" })), ("onNoData", words::<OnNoData>()),
-            ("aggregate", words::<SeriesAggregate>()),
+            ("aggregate", described(words::<SeriesAggregate>(),
+                "How several series become one verdict; `single` unless given: several are then unknown")),
         ]),
         "Headroom": closed(&[], [("nodes", nodes(0)), ("pods", nodes(0)), ("resources", reference("Resources"))]),
         "Schedule": closed(&["start"], [
