@@ -20,6 +20,9 @@ use muster_model::{
 
 /// Triggers are asked at most this often: as often as Prometheus usually scrapes. An answer counts for as long.
 pub(super) const INTERVAL: Duration = Duration::from_secs(15);
+/// An answer counts for so much longer while the next one is on its way: a server that takes some seconds each time would make a
+/// trigger unknown and known in turns. Within two intervals silence is told all the same.
+const LATE: Duration = Duration::from_secs(5);
 /// How long a look waits for all its triggers together: four times what three quick queries each take, and short enough for
 /// pods that wait to have their host two looks later.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -111,7 +114,7 @@ impl Answers {
         };
         if missing {
             for (place, trigger) in wanted {
-                if self.is_missed(source, place, trigger) {
+                if self.is_missed(source, place, trigger) && !self.still_counts(source, place, trigger) {
                     let why = format!("there was no answer within {PATIENCE}; it is still waited for");
                     let (at, finding) = (source.clock.monotonic(), Known::Unknown { why, since: now });
                     self.known.insert(place.clone(), Answer { trigger: trigger.clone(), at, finding });
@@ -156,6 +159,13 @@ impl Answers {
     fn is_due(&self, source: &Source, place: &Place, trigger: &Trigger) -> bool {
         let known = self.known.get(place);
         known.is_none_or(|answer| answer.trigger != *trigger || answer.is_old(&*source.clock))
+    }
+
+    /// Answered before, and not long ago.
+    fn still_counts(&self, source: &Source, place: &Place, trigger: &Trigger) -> bool {
+        let until = |answer: &Answer| answer.at.saturating_add(INTERVAL).saturating_add(LATE);
+        let known = self.known.get(place).filter(|answer| answer.trigger == *trigger);
+        known.is_some_and(|answer| source.clock.monotonic() < until(answer))
     }
 
     /// Due, and not known to be unknown: only for those a look waits.
