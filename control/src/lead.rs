@@ -27,8 +27,11 @@ use tokio_util::sync::CancellationToken;
 pub const LEADER: &str = "leader";
 
 /// Long enough for a slow BMC's answer within what is left of it, short enough that another process takes over
-/// within twenty seconds.
+/// within twenty seconds: it sees the last renewal at most [`RENEW_EVERY`] after it was made, and takes the lease this long
+/// after that. What its own requests to the store take comes on top.
 pub const LEASE: Duration = Duration::from_secs(19);
+/// A leader counts from when it sent the renewal, the others from when they saw it: they could be equal, and two seconds are
+/// left for clocks that do not run alike.
 const RENEW_DEADLINE: Duration = Duration::from_secs(17);
 const RENEW_EVERY: Duration = Duration::from_secs(1);
 
@@ -157,7 +160,7 @@ async fn contest(
     stop: CancellationToken,
 ) -> Result<(), StoreError> {
     let clock = Arc::clone(&lead.clock);
-    let (retry, patience) = (config.retry, config.renew_deadline);
+    let patience = config.renew_deadline;
     let mut contender = Contender::new(store, Arc::clone(&clock), config)?;
     loop {
         let permit = permits.as_ref().map_or(Permit::Granted, |permits| *permits.borrow());
@@ -187,7 +190,7 @@ async fn contest(
         tokio::select! {
             biased;
             () = stop.cancelled() => break,
-            () = clock.sleep(retry) => {}
+            () = clock.sleep(contender.candidate.pause()) => {}
         }
     }
     lead.set(None);

@@ -237,8 +237,19 @@ impl Candidate {
                 changed(now.clone());
                 told = now;
             }
-            clock.sleep(self.config.retry.min(self.remaining())).await;
+            clock.sleep(self.pause().min(self.remaining())).await;
         }
+    }
+
+    /// How long to wait for the next round: the retry time, or less for one who follows a lease that runs out before. Rounds that
+    /// take their time would otherwise come by up to a retry time after that.
+    pub fn pause(&self) -> Duration {
+        let others = self.seen.as_ref().filter(|seen| seen.record.holder != self.config.holder);
+        let left = others.map(|seen| {
+            let until = seen.since.saturating_add(self.wait(seen));
+            until.saturating_sub(self.clock.monotonic())
+        });
+        left.filter(|left| *left > Duration::ZERO).unwrap_or(self.config.retry).min(self.config.retry)
     }
 
     /// How long a leader may still act, or a follower may wait for an answer.
@@ -284,13 +295,16 @@ impl Candidate {
         Ok(())
     }
 
+    /// For how long a record that does not change is respected. The longer of the two: a leader with longer times than ours is not
+    /// robbed, nor are we hurried by one that wrote nonsense.
+    fn wait(&self, seen: &Seen) -> Duration {
+        seen.record.duration.max(self.config.duration)
+    }
+
     fn expired(&self, seen: &Seen) -> bool {
-        // The longer of the two: a leader with longer times than ours is not robbed, nor are we hurried by
-        // one that wrote nonsense.
-        let wait = seen.record.duration.max(self.config.duration);
         self.config.sole
             || seen.record.holder.is_empty()
-            || self.clock.monotonic().saturating_sub(seen.since) >= wait
+            || self.clock.monotonic().saturating_sub(seen.since) >= self.wait(seen)
     }
 
     async fn acquire(&mut self, seen: Option<Seen>, sent: Duration) -> Result<(), StoreError> {

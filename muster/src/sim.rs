@@ -100,7 +100,7 @@ fn days(one: &Fuzz) -> anyhow::Result<ExitCode> {
     }
     let threads =
         one.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
-    let (focus, size) = (one.focus.clone(), one.hosts);
+    let (focus, size, lived) = (one.focus.clone(), one.hosts, manner.clone());
     let fleet = Fleet { first, end, length, focus, size, threads, manner, stop_at_first: !one.keep_going };
     let clock = SystemClock::new();
     let done = AtomicU64::new(0);
@@ -113,7 +113,7 @@ fn days(one: &Fuzz) -> anyhow::Result<ExitCode> {
                 violation.row,
                 violation.at,
                 violation.text,
-                Day::full_of(outcome.seed, length, &one.focus, size).command()
+                Day::full_of(outcome.seed, length, &one.focus, size).command(&lived)
             ));
         }
         if count.is_multiple_of(100) {
@@ -179,4 +179,38 @@ fn range(text: &str) -> anyhow::Result<(u64, u64)> {
         bail!("--seeds {text}: the second number must be larger than the first");
     }
     Ok((first, end))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(subcommand)]
+        command: Command,
+    }
+
+    /// What is printed for a broken day lives the same day in the same manner again.
+    #[test]
+    fn the_command_of_a_day_is_understood_as_that_day() {
+        #[track_caller]
+        fn check(focus: &[Class], size: Option<u64>, manner: &Manner) {
+            let day = Day::full_of(41, Duration::from_hours(6), focus, size);
+            let command = day.command(manner);
+            let words = command.strip_prefix("muster ").unwrap().split(' ');
+            let Command::Fuzz(read) = Line::try_parse_from(words).unwrap().command else {
+                panic!("{command} runs a story")
+            };
+            assert_eq!(range(&read.seeds).unwrap(), (41, 42), "{command}");
+            assert_eq!((read.hours, read.focus, read.hosts), (6, focus.to_vec(), size), "{command}");
+            assert_eq!(read.exact, manner.lease_factor == 1, "{command}");
+        }
+        check(&[], None, &fuzz::quick());
+        check(&[], None, &fuzz::exact());
+        check(&[Class::Views, Class::Drains], Some(5), &fuzz::quick());
+        check(&[Class::Views, Class::Drains], Some(5), &fuzz::exact());
+    }
 }

@@ -113,7 +113,7 @@ fn ops_r3_every_planted_bug_is_caught_and_the_same_day_without_it_is_clean() {
             "{row}: seed {} has {:?} with the bug, and without it {clean:?}: {}",
             day.seed,
             violation.text,
-            day.command()
+            day.command(&fuzz::quick())
         ))
     });
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

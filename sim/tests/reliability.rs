@@ -55,12 +55,10 @@ async fn furnish(simulation: &mut Simulation, hosts: u32, pool: PoolSetting, pro
 }
 
 /// What the first pool says of itself.
-async fn condition(simulation: &mut Simulation, kind: &'static str) -> Option<Condition> {
-    let leader = simulation.leader().unwrap();
-    let registry = Arc::clone(&simulation.process(leader).unwrap().registry);
-    let read = async move { registry.read::<NodePool>(site::pool_id(0)).await };
-    let stored = simulation.block(Duration::from_secs(10), read).unwrap().unwrap().unwrap();
-    find(&stored.status().conditions, kind).cloned()
+async fn condition(simulation: &Simulation, kind: &'static str) -> Option<Condition> {
+    let process = simulation.leader().and_then(|number| simulation.process(number)).unwrap();
+    let pool = process.registry.read::<NodePool>(site::pool_id(0)).await.unwrap().unwrap();
+    find(&pool.status().conditions, kind).cloned()
 }
 
 fn now(simulation: &Simulation, lasts: Duration, what: What) {
@@ -102,7 +100,7 @@ fn ops_r4_one_pod_does_not_wake_host_after_host() {
             for number in 0..12 {
                 assert!(world.power_ons(Some(&format!("h{number}"))) <= 2, "{quirk:?} h{number}");
             }
-            let paused = condition(&mut simulation, "GrowthPaused").await;
+            let paused = condition(&simulation, "GrowthPaused").await;
             let paused = paused.unwrap_or_else(|| panic!("{quirk:?}: the pool does not say why it stopped"));
             assert_eq!((paused.status.as_str(), paused.reason.as_str()), ("True", "WokenInVain"));
             let tells = paused.message.contains("shop") && paused.message.contains("until");
@@ -234,31 +232,54 @@ async fn is_normal_within_two_looks(
     world.set_replicas("shop", 3);
 }
 
-/// OPS-R6: seven ways of not having metrics, none of which is read as idle; pods get their hosts all the same.
+/// Triggers are asked this often.
+const TRIGGER_INTERVAL: Duration = Duration::from_secs(15);
+
+/// Whether the pool says that its metrics are available.
+async fn says_metrics_are(simulation: &Simulation, expected: &str, what: &str) {
+    let metrics = condition(simulation, "MetricsAvailable").await.unwrap();
+    assert_eq!(metrics.status.as_str(), expected, "{what}: {}", metrics.message);
+}
+
+/// OPS-R6: seven ways of not having metrics, for triggers of both directions. The pool says so within two intervals; none of them
+/// is read as idle nor as load, and pods get their hosts within two looks all the same.
 #[test]
-fn ops_r6_no_metrics_is_not_idle() {
-    for outage in Outage::METRICS {
+fn ops_r6_no_metrics_is_neither_idle_nor_load() {
+    for (outage, direction) in Outage::METRICS.into_iter().flat_map(|one| [(one, "down"), (one, "up")]) {
+        let what = format!("{outage:?}, a trigger that asks for {direction}");
         on_one_thread(async {
             let mut pool = PoolSetting::metal("web", 0, 4);
             pool.spec["autoscaling"]["triggers"] = serde_json::json!([
-                {"metricQuery": "load", "threshold": 0.5, "duration": "1m", "scaleDirection": "down"}]);
+                {"metricQuery": "load", "threshold": 0.5, "duration": "1m", "scaleDirection": direction}]);
             let mut simulation = metal(4, pool, 1).await;
+            let world = Arc::clone(simulation.world());
             now(&simulation, Duration::ZERO, What::Signal { query: "load".into(), millis: 100 });
-            simulation.world().add_workload(Workload::deployment("shop", 2, 5_000));
+            world.add_workload(Workload::deployment("shop", 2, 5_000));
             simulation.run_for(Duration::from_mins(8)).await.unwrap();
-            assert_eq!(simulation.world().running(), 2, "{outage:?}");
+            assert_eq!((world.running(), world.power_ons(None)), (2, 2), "{what}");
+            says_metrics_are(&simulation, "True", &what).await;
             now(&simulation, Duration::from_hours(1), What::Outage(outage));
-            simulation.run_for(Duration::from_secs(20)).await.unwrap();
-            simulation.world().set_replicas("shop", 0);
+            simulation.run_for(TRIGGER_INTERVAL.saturating_add(TRIGGER_INTERVAL)).await.unwrap();
+            says_metrics_are(&simulation, "False", &what).await;
+            // What nobody can see may be idle, and may be load.
+            let millis = if direction == "up" { 900 } else { 100 };
+            now(&simulation, Duration::ZERO, What::Signal { query: "load".into(), millis });
+            world.set_replicas("shop", 0);
             simulation.run_for(Duration::from_mins(40)).await.unwrap();
-            assert_eq!(simulation.world().power_offs(None), 0, "{outage:?}");
-            let before = simulation.world().power_ons(None);
-            simulation.world().set_replicas("shop", 3);
-            simulation.run_for(Duration::from_secs(30)).await.unwrap();
-            assert_eq!(simulation.world().power_ons(None), before + 1, "{outage:?}");
-            simulation.world().set_replicas("shop", 0);
+            assert_eq!((world.power_offs(None), world.power_ons(None)), (0, 2), "{what}");
+            now(&simulation, Duration::ZERO, What::Signal { query: "load".into(), millis: 100 });
+            world.set_replicas("shop", 3);
+            let before = looks(&simulation);
+            while looks(&simulation) < before + 2 {
+                simulation.run_for(Duration::from_millis(100)).await.unwrap();
+            }
+            // The host loop has what was decided, and needs no third look for it.
+            simulation.run_for(Duration::from_secs(5)).await.unwrap();
+            assert_eq!(world.power_ons(None), 3, "{what}");
+            world.set_replicas("shop", 0);
             simulation.run_for(Duration::from_hours(1)).await.unwrap();
-            assert_eq!(simulation.world().power_offs(None), 3, "{outage:?}");
+            says_metrics_are(&simulation, "True", &what).await;
+            assert_eq!(world.power_offs(None), 3, "{what}");
             unharmed(&simulation);
         });
     }

@@ -9,6 +9,7 @@ use muster_model::Duration;
 use muster_sim::world::{
     fleet::{self, on_one_thread},
     fuzz::{self, Day},
+    process::Manner,
     script,
     trouble::Class,
 };
@@ -96,9 +97,30 @@ const ONCE_BROKEN: [(u64, u64, &[Class], &str); 3] = [
 fn days_that_once_broke_an_invariant_are_clean() {
     for (seed, hours, focus, what) in ONCE_BROKEN {
         let day = Day::full_of(seed, Duration::from_hours(hours), focus, None);
-        let (outcome, _) = on_one_thread(fuzz::live(&day, &fuzz::quick(), false)).unwrap();
-        assert!(outcome.violations.is_empty(), "again: {what}: {:#?}\n{}", outcome.violations, day.command());
+        let manner = fuzz::quick();
+        let (outcome, _) = on_one_thread(fuzz::live(&day, &manner, false)).unwrap();
+        let repeat = day.command(&manner);
+        assert!(outcome.violations.is_empty(), "again: {what}: {:#?}\n{repeat}", outcome.violations);
     }
+}
+
+/// OPS-R1: one command repeats a day, with everything that makes it that day.
+#[test]
+fn ops_r1_the_command_of_a_day_says_everything_that_makes_it() {
+    #[track_caller]
+    fn check(day: &Day, manner: &Manner, command: &str) {
+        assert_eq!(day.command(manner), format!("muster sim fuzz {command} --trace"));
+    }
+    let length = Duration::from_hours(24);
+    check(&Day::new(7, length), &fuzz::quick(), "--seeds 7..8 --hours 24");
+    check(&Day::new(7, length), &fuzz::exact(), "--seeds 7..8 --hours 24 --exact");
+    let full = Day::full_of(9, Duration::from_hours(6), &[Class::Views, Class::Drains], Some(5));
+    check(&full, &fuzz::quick(), "--seeds 9..10 --hours 6 --focus views,drains --hosts 5");
+    check(&full, &fuzz::exact(), "--seeds 9..10 --hours 6 --focus views,drains --hosts 5 --exact");
+    // And what it says matters: the lease is renewed at other times.
+    let day = Day::new(7, Duration::from_hours(3));
+    let lived = |manner| on_one_thread(fuzz::live(&day, &manner, false)).unwrap().0.digest;
+    assert_ne!(lived(fuzz::quick()), lived(fuzz::exact()));
 }
 
 /// OPS-R1: the same seed is the same day, byte for byte.

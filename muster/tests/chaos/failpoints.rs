@@ -147,7 +147,9 @@ async fn ops_r12_killed_at_a_point_the_next_process_goes_on() {
         points.retain(|point, _| SAMPLE.contains(&point.as_str()));
     }
     if let Some(only) = super::only() {
+        points = plan();
         points.retain(|point, _| point.contains(&only));
+        assert!(!points.is_empty(), "no point that is passed here contains MUSTER_CHAOS_POINT={only:?}");
     }
     let count = points.len();
     // Most of the time is spent waiting for deadlines.

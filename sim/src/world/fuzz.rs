@@ -219,13 +219,14 @@ impl Day {
         }
     }
 
-    /// The command that runs this day again.
-    pub fn command(&self) -> String {
+    /// The command that lives this day again in the same manner, which is [`quick`] or [`exact`].
+    pub fn command(&self, manner: &Manner) -> String {
         let (seed, next, hours) = (self.seed, self.seed + 1, self.length.millis() / 3_600_000);
         let focus: Vec<&str> = self.focus.iter().map(|class| class.as_str()).collect();
         let focus = if focus.is_empty() { String::new() } else { format!(" --focus {}", focus.join(",")) };
         let size = self.size.map(|size| format!(" --hosts {size}")).unwrap_or_default();
-        format!("muster sim fuzz --seeds {seed}..{next} --hours {hours}{focus}{size} --trace")
+        let exact = if manner.lease_factor == exact().lease_factor { " --exact" } else { "" };
+        format!("muster sim fuzz --seeds {seed}..{next} --hours {hours}{focus}{size}{exact} --trace")
     }
 }
 
