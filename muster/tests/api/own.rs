@@ -20,10 +20,11 @@ fn somebody() -> (TcpListener, SocketAddr) {
 }
 
 /// What is connected is refused from then on.
+#[allow(clippy::disallowed_methods, reason = "a test waits for another process here")]
 async fn until_refused(user: &Caller, address: &str) {
     let mut said = String::new();
     for _ in 0..300 {
-        said = discover(user, address).await.details().to_owned();
+        discover(user, address).await.details().clone_into(&mut said);
         if said.contains(OURS) {
             return;
         }

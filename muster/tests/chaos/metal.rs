@@ -2,6 +2,7 @@
 
 use std::{
     net::UdpSocket,
+    os::unix::fs::PermissionsExt as _,
     path::PathBuf,
     process::{Child, Command, Stdio},
     sync::{Arc, Mutex},
@@ -166,7 +167,6 @@ impl Metal {
         if self.story != Story::Packets || self.packets.bursts().is_empty() || spoken_to {
             return;
         }
-        use std::os::unix::fs::PermissionsExt as _;
         let file = self.directory.join("agent.key");
         std::fs::write(&file, KEY).unwrap();
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
