@@ -3,10 +3,15 @@
 //! `MUSTER_BLESS=1 cargo test -p muster-sim --test world` stores what happens now; read it before you commit it.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
 
-use std::{fs, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::PathBuf,
+};
 
 use muster_model::Duration;
 use muster_sim::world::{
+    Outage, Quirk, What,
     fleet::{self, on_one_thread},
     fuzz::{self, Day},
     process::Manner,
@@ -79,6 +84,73 @@ fn ops_r1_r2_days_full_of_trouble_break_nothing() {
     assert!(broken.is_empty(), "{broken:#?}");
     // A day on which nothing happens proves nothing.
     assert!(result.outcomes.iter().any(|outcome| outcome.power_offs > 0 && outcome.evictions > 0));
+}
+
+/// `make chaos` lives days full of each kind of trouble, and people can read which kinds there are.
+#[test]
+fn every_kind_of_trouble_is_lived_and_written_down() {
+    let read = |path: &str| fs::read_to_string(directory().join("../..").join(path)).unwrap();
+    let (script, reference) = (read("scripts/chaos.sh"), read("docs/reference/simulation.md"));
+    let list = script.split("for kind in ").nth(1).unwrap().split(';').next().unwrap();
+    let lived: Vec<&str> = list.split_whitespace().filter(|word| *word != "\\").collect();
+    assert_eq!(lived, Class::ALL.map(Class::as_str));
+    for kind in lived {
+        assert!(reference.contains(&format!("`{kind}`")), "{kind} is not in docs/reference/simulation.md");
+    }
+}
+
+/// OPS-R1: over a thousand days of which nothing more is asked than their seeds, everything comes that can go wrong.
+#[test]
+fn ops_r1_days_have_faults_of_every_class() {
+    let length = Duration::from_hours(24);
+    let days: Vec<Day> = (0..1_000).map(|seed| Day::new(seed, length)).collect();
+    let all = || days.iter().flat_map(|day| &day.disturbances).map(|one| &one.what);
+    let outages = [
+        Outage::ApiDown,
+        Outage::ApiStalled,
+        Outage::ApiSlow,
+        Outage::NoPods,
+        Outage::HalfThePods,
+        Outage::Finalizers,
+        Outage::BudgetsClosed,
+        Outage::ActsRefused,
+    ];
+    for outage in outages.into_iter().chain(Outage::METRICS) {
+        let many = all().filter(|what| **what == What::Outage(outage)).count();
+        assert!(many >= 30, "{outage:?} comes {many} times");
+    }
+    for quirk in Quirk::ALL {
+        assert!(
+            all().any(|what| matches!(what, What::Quirk { quirk: one, .. } if *one == quirk)),
+            "{quirk:?}"
+        );
+    }
+    let year = 365 * 24 * 3_600_000;
+    let rare = |what: &What| match what {
+        What::BindTo { .. } => Some("a pod that is bound past the scheduler"),
+        What::ClockJump { millis } if *millis == year => Some("a year ahead"),
+        What::ClockJump { millis } if *millis == -year => Some("a year behind"),
+        What::Ask { .. } => Some("a change of mind"),
+        What::Replicas { workload, replicas: 1.. } if workload == "herd" => Some("a herd"),
+        _ => None,
+    };
+    let mut on_days: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
+    for day in &days {
+        for name in day.disturbances.iter().filter_map(|one| rare(&one.what)) {
+            on_days.entry(name).or_default().insert(day.seed);
+        }
+    }
+    assert!(on_days.len() == 5 && on_days.values().all(|days| days.len() >= 5), "{on_days:?}");
+    let hangs = |day: &&Day| {
+        let mut at = BTreeMap::<_, usize>::new();
+        for one in &day.disturbances {
+            if matches!(one.what, What::Quirk { quirk: Quirk::KubeletHangs, .. }) {
+                *at.entry(one.at).or_default() += 1;
+            }
+        }
+        at.into_values().any(|many| many * 2 > day.site.hosts.len())
+    };
+    assert!(days.iter().filter(hangs).count() >= 30, "most kubelets at once");
 }
 
 /// Days on which something was broken once, and what. Each is as it should be since.

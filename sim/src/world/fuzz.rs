@@ -108,6 +108,7 @@ impl Day {
         day.load(&mut random.fork("load"), pools);
         day.leave_few_behind(&mut random.fork("few"));
         day.trouble(&mut random.fork("trouble"));
+        day.rarities(&mut random.fork("rare"));
         day
     }
 

@@ -42,19 +42,25 @@ impl State {
         self.protected.iter().map(|node| (node.as_str().into(), Arc::clone(&why))).collect()
     }
 
+    /// Whether a cache that lost every second pod lost one that its controller counts as ready.
+    pub(super) fn hides_a_ready_pod(&self) -> bool {
+        self.pods.values().step_by(2).any(|pod| {
+            let kind = self.workloads.get(&pod.workload).map(|one| one.kind);
+            kind == Some(super::Kind::Deployment)
+                && pod.node.is_some()
+                && pod.is_live()
+                && pod.deleted.is_none()
+        })
+    }
+
     /// What a watcher sees whose watches are open, with times as it `noted` them.
     pub(super) fn fresh_view(&mut self, noted: impl Fn(Duration) -> Timestamp) -> ClusterView {
         let mut objects = self.objects();
         if self.has(Outage::NoPods) {
             objects = Arc::new(Objects { pods: Vec::new(), ..Objects::clone(&objects) });
         } else if self.has(Outage::HalfThePods) {
-            let mut fewer = Objects::clone(&objects);
-            let mut place = 0_u32;
-            fewer.pods.retain(|_| {
-                place += 1;
-                place.is_multiple_of(2)
-            });
-            objects = Arc::new(fewer);
+            let pods = objects.pods.iter().skip(1).step_by(2).cloned().collect();
+            objects = Arc::new(Objects { pods, ..Objects::clone(&objects) });
         }
         let now = self.now;
         let renewed = objects.nodes.iter().filter_map(|node| {

@@ -18,6 +18,7 @@ mod kube;
 mod machine;
 pub mod process;
 pub mod random;
+mod rare;
 pub mod script;
 pub mod simulation;
 pub mod site;

@@ -118,7 +118,7 @@ impl Class {
     }
 
     /// How long it lasts at least and at most, in seconds.
-    const fn seconds(self) -> (u64, u64) {
+    pub(super) const fn seconds(self) -> (u64, u64) {
         match self {
             Self::Blips => (70, 120),
             Self::Crashes | Self::Herds | Self::People => (20, 120),
@@ -248,7 +248,7 @@ impl Day {
     }
 
     /// Something of one class.
-    fn one_of(&mut self, class: Class, dice: &mut Random, at: Duration, lasts: Duration) {
+    pub(super) fn one_of(&mut self, class: Class, dice: &mut Random, at: Duration, lasts: Duration) {
         let host = self.some_host(dice);
         let quirks: &[Quirk] = match class {
             Class::Lies => &[
@@ -300,6 +300,7 @@ impl Day {
             }
             Class::People => return self.change_of_mind(dice, at, lasts, host),
             Class::Clocks => return self.clocks(dice, at, lasts),
+            Class::Drains if dice.percent(25) => return self.binds(dice, at, lasts),
             Class::Herds => {
                 let replicas = u32::try_from(self.site.hosts.len()).unwrap_or(u32::MAX);
                 let of = |replicas| What::Replicas { workload: "herd".into(), replicas };
@@ -314,6 +315,17 @@ impl Day {
         }
         if let Some(what) = self.plain(class, dice, host) {
             self.add(at, lasts, what);
+        }
+    }
+
+    /// Pods that somebody binds past the scheduler, one after the other, to nodes that serve, come or go.
+    pub(super) fn binds(&mut self, dice: &mut Random, at: Duration, lasts: Duration) {
+        let mut after = Duration::ZERO;
+        while after < lasts {
+            let machine = self.some_host(dice);
+            self.add(at.saturating_add(after), Duration::ZERO, What::BindTo { machine });
+            // No timer has such steps.
+            after = after.saturating_add(Duration::from_millis(dice.between(7_001, 90_001)));
         }
     }
 
@@ -347,7 +359,13 @@ impl Day {
         let outage = |outage: &Outage| Some(What::Outage(*outage));
         match class {
             Class::Buttons => Some(What::Button { machine: host, on: dice.percent(50) }),
-            Class::Views => outage(dice.pick(&[Outage::ApiDown, Outage::ApiStalled, Outage::NoPods])),
+            Class::Views => outage(dice.pick(&[
+                Outage::ApiDown,
+                Outage::ApiStalled,
+                Outage::ApiSlow,
+                Outage::NoPods,
+                Outage::HalfThePods,
+            ])),
             Class::Drains => {
                 outage(dice.pick(&[Outage::Finalizers, Outage::BudgetsClosed, Outage::ActsRefused]))
             }
