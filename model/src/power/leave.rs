@@ -80,9 +80,9 @@ mod tests {
     fn the_leave_of_a_call_ends_with_it_and_what_outlives_the_call_keeps_its_own() {
         let leads = Arc::new(AtomicBool::new(true));
         let asked = Arc::clone(&leads);
-        let leave = Leave::new(move || match asked.load(Ordering::Relaxed) {
-            true => Ok(Duration::from_secs(5)),
-            false => Err("this process no longer leads".to_owned()),
+        let leave = Leave::new(move || {
+            let leads = asked.load(Ordering::Relaxed);
+            leads.then_some(Duration::from_secs(5)).ok_or_else(|| "this process no longer leads".to_owned())
         });
         let (call, waiting) = leave.for_one_call();
         let handed_out_later = call.beyond_the_call();

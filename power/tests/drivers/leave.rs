@@ -28,9 +28,9 @@ const SLOW: Duration = Duration::from_millis(50);
 /// A leave that ends with the next question that the BMC sees.
 fn until_asked(asked: impl Fn() -> u64 + Send + Sync + 'static) -> Leave {
     let before = asked();
-    Leave::new(move || match asked() == before {
-        true => Ok(Duration::from_secs(10)),
-        false => Err("this process no longer leads".to_owned()),
+    Leave::new(move || {
+        let leads = asked() == before;
+        leads.then_some(Duration::from_secs(10)).ok_or_else(|| "this process no longer leads".to_owned())
     })
 }
 

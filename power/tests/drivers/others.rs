@@ -192,9 +192,9 @@ async fn an_order_waits_for_its_hello_no_longer_than_the_leave_it_was_given_with
 
     let leads = Arc::new(AtomicBool::new(true));
     let asked = Arc::clone(&leads);
-    let standing = Leave::new(move || match asked.load(Ordering::SeqCst) {
-        true => Ok(Duration::from_secs(10)),
-        false => Err("this process no longer leads".to_owned()),
+    let standing = Leave::new(move || {
+        let leads = asked.load(Ordering::SeqCst);
+        leads.then_some(Duration::from_secs(10)).ok_or_else(|| "this process no longer leads".to_owned())
     });
     let (leave, waiting) = standing.for_one_call();
     let _ = hub.request(&host, off, &leave).await.unwrap();
