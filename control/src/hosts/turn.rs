@@ -24,7 +24,7 @@ use muster_model::{
 
 use super::{
     around::Around,
-    book::Book,
+    book::{Book, Record},
     energy, evidence,
     failpoint::{Failpoints, Side},
     figures::Counters,
@@ -290,28 +290,10 @@ fn note_progress(state: &mut HostState, looked: Option<&Looked>) {
 impl Turn<'_> {
     #[allow(clippy::option_option, reason = "a probe may name a driver")]
     async fn step(&mut self, fresh: bool, probe: Option<Option<usize>>) -> Result<After, StoreError> {
-        match self.shared.lead.now() {
-            // A step may have taken most of what was left of the lease.
-            Some(lead) if lead.fence == self.lead.fence => self.lead = lead,
-            Some(_) | None => return Ok(After::Rest(Next::In(STORE_AGAIN))),
-        }
-        let Some(record) = self.shared.book().hosts.get(self.name).cloned() else {
-            return Ok(After::Rest(Next::Never));
+        let (record, spec) = match self.records() {
+            Ok(found) => found,
+            Err(next) => return Ok(After::Rest(next)),
         };
-        let spec = match (&record.spec, &record.status) {
-            (Some(spec), _) => Arc::clone(spec),
-            // Its spec was deleted under us: nothing can be called, only forgotten.
-            (None, Some(_)) => Arc::new(BareMetalNodeSpec::new("", PowerInterface::Redfish)),
-            (None, None) => {
-                return Ok(After::Rest(Next::In(self.shared.pace.scaled(Duration::from_mins(5)))));
-            }
-        };
-        if record.spec.is_some()
-            && let Some(why) = self.shared.around.set_aside(self.name)
-        {
-            tracing::debug!(host = %self.name, why, "a host that is set aside is left alone");
-            return Ok(After::Rest(Next::In(self.shared.pace.scaled(Duration::from_secs(5)))));
-        }
         let before = record.state(self.name);
         let settings = evidence::settings(self.shared, &record, &spec, &self.shared.book());
         let mut from = before.clone();
@@ -378,19 +360,48 @@ impl Turn<'_> {
             cluster: &cluster,
             lead: &lead,
         };
-        perform::tell(&scene, &step);
-        let deeds = perform::perform(&scene, self.memo, &step.effects).await;
-        self.memo.spoke |= deeds.called;
-        if captures_evidence(&step.effects) {
-            self.memo.log = log::tail(&scene, self.memo).await;
-        }
-        if !step.moved() && !deeds.called {
-            energy::account(self.shared, self.name, &record, &scene, self.memo).await;
-        }
+        let deeds = self.carry_out(&scene, &record, &step).await;
         if from.is_none() {
             return Ok(After::Again); // what was just read is the first of two readings
         }
         Ok(self.after(&step, deeds, waits, now))
+    }
+
+    /// What is stored of the host, while this process leads; when to come back if nothing is to be done about it now.
+    fn records(&mut self) -> Result<(Record, Arc<BareMetalNodeSpec>), Next> {
+        match self.shared.lead.now() {
+            // A step may have taken most of what was left of the lease.
+            Some(lead) if lead.fence == self.lead.fence => self.lead = lead,
+            Some(_) | None => return Err(Next::In(STORE_AGAIN)),
+        }
+        let record = self.shared.book().hosts.get(self.name).cloned().ok_or(Next::Never)?;
+        let spec = match (&record.spec, &record.status) {
+            (Some(spec), _) => Arc::clone(spec),
+            // Its spec was deleted under us: nothing can be called, only forgotten.
+            (None, Some(_)) => Arc::new(BareMetalNodeSpec::new("", PowerInterface::Redfish)),
+            (None, None) => return Err(Next::In(self.shared.pace.scaled(Duration::from_mins(5)))),
+        };
+        if record.spec.is_some()
+            && let Some(why) = self.shared.around.set_aside(self.name)
+        {
+            tracing::debug!(host = %self.name, why, "a host that is set aside is left alone");
+            return Err(Next::In(self.shared.pace.scaled(Duration::from_secs(5))));
+        }
+        Ok((record, spec))
+    }
+
+    /// Does what a stored step asks for, and the accounts when there is nothing to do.
+    async fn carry_out(&mut self, scene: &Scene<'_>, record: &Record, step: &Step) -> perform::Deeds {
+        perform::tell(scene, step);
+        let deeds = perform::perform(scene, self.memo, &step.effects).await;
+        self.memo.spoke |= deeds.called;
+        if captures_evidence(&step.effects) {
+            self.memo.log = log::tail(scene, self.memo).await;
+        }
+        if !step.moved() && !deeds.called {
+            energy::account(self.shared, self.name, record, scene, self.memo).await;
+        }
+        deeds
     }
 
     /// Reads the machine if what is known of it is too old.
