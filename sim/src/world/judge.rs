@@ -294,9 +294,6 @@ impl State {
         if lasted(Outage::NoPods).is_some_and(|age| age > 1_000) && several {
             return self.violate("F2", format!("{host} is given up while 0 pods are seen anywhere"));
         }
-        if lasted(Outage::HalfThePods).is_some_and(|age| age > 1_000) && self.hides_a_ready_pod() {
-            return self.violate("F2", format!("{host} is given up while half of the pods are not seen"));
-        }
         if lasted(Outage::ApiSlow).is_some_and(|age| age > 60_000) {
             return self.violate("F16", format!("{host} is given up while the API server is slow"));
         }

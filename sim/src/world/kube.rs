@@ -42,17 +42,6 @@ impl State {
         self.protected.iter().map(|node| (node.as_str().into(), Arc::clone(&why))).collect()
     }
 
-    /// Whether a cache that lost every second pod lost one that its controller counts as ready.
-    pub(super) fn hides_a_ready_pod(&self) -> bool {
-        self.pods.values().step_by(2).any(|pod| {
-            let kind = self.workloads.get(&pod.workload).map(|one| one.kind);
-            kind == Some(super::Kind::Deployment)
-                && pod.node.is_some()
-                && pod.is_live()
-                && pod.deleted.is_none()
-        })
-    }
-
     /// What a watcher sees whose watches are open, with times as it `noted` them.
     pub(super) fn fresh_view(&mut self, noted: impl Fn(Duration) -> Timestamp) -> ClusterView {
         let mut objects = self.objects();
