@@ -68,7 +68,7 @@ impl ClusterView {
             ));
         }
         let known = self.set_aside.iter().filter(|one| one.kind == "Pod").count() as u64;
-        self.objects.unseen_pods(known).map(|unseen| unseen.to_string())
+        self.objects.unseen_pods(known, self.fresh_at).map(|unseen| unseen.to_string())
     }
 }
 

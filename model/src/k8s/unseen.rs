@@ -6,10 +6,13 @@
 
 use std::{collections::HashMap, fmt};
 
-use super::Objects;
+use super::{Objects, Pod};
+use crate::{Duration, Timestamp};
 
 /// One in so many pods may be missing: a controller says a moment later than its pod that it is gone.
 const ONE_IN: u64 = 10;
+/// A pod that should have been gone for so long is counted by no controller any more.
+const LONG_GONE: Duration = Duration::from_mins(1);
 
 /// Fewer pods are seen than their controllers report as ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,8 +30,8 @@ impl fmt::Display for Unseen {
 
 impl Objects {
     /// What controllers report and is not here, if it is too much to be a matter of moments. `known` pods are missing
-    /// for a reason that is known.
-    pub fn unseen_pods(&self, known: u64) -> Option<Unseen> {
+    /// for a reason that is known. Pods that no controller counts stand for none that it does.
+    pub fn unseen_pods(&self, known: u64, now: Timestamp) -> Option<Unseen> {
         let counted = |ready: i32| u64::try_from(ready).unwrap_or(0);
         let sets = self.replica_sets.iter().map(|set| (&set.metadata, counted(set.status.ready_replicas)));
         let stateful =
@@ -39,7 +42,7 @@ impl Objects {
             return None;
         }
         let mut seen: HashMap<&str, u64> = HashMap::new();
-        for pod in &self.pods {
+        for pod in self.pods.iter().filter(|pod| is_counted(pod, now)) {
             if let Some(owner) = pod.metadata.controller() {
                 *seen.entry(&owner.uid).or_default() += 1;
             }
@@ -52,6 +55,12 @@ impl Objects {
         let missing = missing.saturating_sub(known);
         (missing.saturating_mul(ONE_IN) > reported).then_some(Unseen { missing, reported })
     }
+}
+
+/// Whether its controller may count it as ready.
+fn is_counted(pod: &Pod, now: Timestamp) -> bool {
+    let overdue = pod.metadata.deletion_timestamp.is_some_and(|at| now.since(at) >= LONG_GONE);
+    !overdue && !pod.is_finished()
 }
 
 #[cfg(test)]
@@ -77,7 +86,8 @@ mod tests {
                     "pods": (0..pods).map(pod).collect::<Vec<_>>(),
                 }))
                 .unwrap();
-                let found = objects.unseen_pods(known).map(|one| (one.missing, one.reported));
+                let found =
+                    objects.unseen_pods(known, Timestamp::EPOCH).map(|one| (one.missing, one.reported));
                 assert_eq!(found, expected, "{list}");
             }
         }
@@ -90,6 +100,28 @@ mod tests {
         check(10, 5, 0, Some((5, 10)));
         check(2, 0, 0, Some((2, 2)));
         check(1, 0, 0, Some((1, 1)));
+    }
+
+    #[test]
+    fn a_pod_that_nobody_counts_stands_for_none_that_is_missing() {
+        let owner = json!([{"kind": "ReplicaSet", "name": "few", "uid": "u-1", "controller": true}]);
+        let unseen = |more: serde_json::Value, now: i64| {
+            let mut last = json!({"metadata": {"name": "c", "ownerReferences": owner}, "spec": {}});
+            last.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            last["metadata"]["ownerReferences"] = owner.clone();
+            let pod = |name: &str| json!({"metadata": {"name": name, "ownerReferences": owner}, "spec": {}});
+            let objects: Objects = serde_json::from_value(json!({
+                "replicaSets": [{"metadata": {"name": "few", "uid": "u-1"}, "status": {"readyReplicas": 3}}],
+                "pods": [pod("a"), pod("b"), last],
+            }))
+            .unwrap();
+            objects.unseen_pods(0, Timestamp::from_millis(now * 1000)).map(|one| (one.missing, one.reported))
+        };
+        assert_eq!(unseen(json!({}), 0), None);
+        assert_eq!(unseen(json!({"status": {"phase": "Failed"}}), 0), Some((1, 3)));
+        let going = json!({"metadata": {"name": "c", "deletionTimestamp": "1970-01-01T00:01:00Z"}});
+        assert_eq!(unseen(going.clone(), 119), None, "its controller may be a moment behind");
+        assert_eq!(unseen(going, 120), Some((1, 3)), "on a node that died it goes on terminating");
     }
 
     #[test]
