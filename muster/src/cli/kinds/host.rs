@@ -358,11 +358,12 @@ fn machine(view: &View<'_>) -> Vec<(String, Cell)> {
 fn power_facts(view: &View<'_>) -> Vec<(String, Cell)> {
     let mut facts = Vec::new();
     let reading = match view.at("status.power.value") {
+        // The record is written when a reading is another one; the readings go on.
         Some(reading) => format!(
-            "{} by {}, read {} ago",
+            "{} by {}, in every reading for {}",
             text_at(reading, "power"),
             text_at(reading, "driver"),
-            age::since(view.at("status.power.at"), view.now)
+            age::since(reading.get("since"), view.now)
         ),
         None => format!("unknown: {}", dash(view.text("status.power.why"))),
     };
