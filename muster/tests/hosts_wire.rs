@@ -395,11 +395,13 @@ fn seen_while_given(server: &Server, directory: &Path) -> Vec<(String, String)> 
     let mut input = child.stdin.take().expect("a pipe");
     input.write_all(CANARY.as_bytes()).unwrap();
     input.flush().unwrap();
-    // It reads to the end, and that does not come before we close the pipe.
-    let own = [child.id().to_string()];
-    let (held, others) =
-        (processes(|id, _| own.iter().any(|own| own == id)), directory.display().to_string());
-    assert!(held.iter().any(|(_, shown)| shown.contains("rotate credential rack-a")), "{held:?}");
+    // It reads to the end, and that does not come before we close the pipe. Its command line comes a moment after it.
+    let (own, others) = (child.id().to_string(), directory.display().to_string());
+    let shows = |held: &Vec<(String, String)>| {
+        held.iter().any(|(_, shown)| shown.contains("rotate credential rack-a"))
+    };
+    let held = std::iter::repeat_with(|| processes(|id, _| own == id)).take(10_000).find(shows);
+    let held = held.expect("the command line of the process that has the password");
     let servers = processes(|_, line| line.contains(&others));
     assert!(servers.iter().any(|(_, shown)| shown.contains(" serve ")), "{servers:?}");
     drop(input);
