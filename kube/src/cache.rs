@@ -57,6 +57,8 @@ pub(crate) struct State {
     pub(crate) tables: Tables,
     pub(crate) leases: BTreeMap<Arc<str>, LeaseSeen>,
     pub(crate) renewed: Arc<BTreeMap<Arc<str>, Timestamp>>,
+    /// When a lease was last found of which nobody knows how old it is.
+    pub(crate) leases_since: Timestamp,
     /// Addresses of nodes, by the name of the node; no decision reads them, but our own safety does.
     pub(crate) addresses: BTreeMap<Arc<str>, Box<[IpAddr]>>,
     /// Objects that could not be read, by the plural of their kind.
@@ -129,8 +131,11 @@ impl State {
             (Seen::Listed { current_at: Some(current_at) }, Some(before)) => {
                 listed_renewal(before, written, current_at, now)
             }
-            // In a first list a lease may be as old as the cluster.
-            (Seen::Listed { .. }, _) => return false,
+            // In a first list a lease may be as old as the cluster, or of this moment.
+            (Seen::Listed { .. }, _) => {
+                self.leases_since = now;
+                return false;
+            }
         };
         let last = self.renewed.get(node).copied();
         Arc::make_mut(&mut self.renewed).insert(Arc::clone(node), renewed_at);
@@ -173,6 +178,7 @@ mod tests {
         let first = Seen::Listed { current_at: None };
         assert!(!state.note_lease(&node, Some(at(5)), first, at(1000)), "an old lease of a dead node");
         assert!(state.renewed.is_empty());
+        assert_eq!(state.leases_since, at(1000), "who says nothing from now on is silent");
         assert!(state.note_lease(&node, Some(at(15)), Seen::Live, at(1010)), "it begins");
         assert!(!state.note_lease(&node, Some(at(15)), Seen::Live, at(1015)), "not by the kubelet");
         assert_eq!(state.renewed.get("n"), Some(&at(1010)));
@@ -180,6 +186,11 @@ mod tests {
         assert!(state.note_lease(&node, Some(at(90)), Seen::Live, at(1085)), "it begins again");
         assert!(state.drop_lease("n"));
         assert!(state.renewed.is_empty());
+        // A node that came while nothing was watched may have renewed a moment ago.
+        assert_eq!(state.leases_since, at(1000));
+        let later = Seen::Listed { current_at: Some(at(1100)) };
+        assert!(!state.note_lease(&"m".into(), Some(at(99)), later, at(1200)));
+        assert_eq!(state.leases_since, at(1200));
     }
 
     #[test]

@@ -43,6 +43,9 @@ pub struct ClusterView {
     pub objects: Arc<Objects>,
     /// When we last *saw* a kubelet renew its lease, by our clock: the lease's own time is the node's.
     pub renewed: Arc<BTreeMap<Arc<str>, Timestamp>>,
+    /// Since when renewals could be seen. Whose kubelet is not above has not renewed since then, and nobody knows of before:
+    /// the first list of leases shows what was written, not when.
+    pub leases_since: Timestamp,
     /// Objects that could not be read and are missing above.
     pub set_aside: Arc<[SetAside]>,
     /// Nodes from which [`ClusterPort::act`] takes nothing away, and why: `Muster itself runs there`.

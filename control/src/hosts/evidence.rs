@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use muster_engine::lifecycle::{
-    self, AgentView, BmcTrouble, Deletion, Evidence, Freeze, Leadership, NodeView, PodsView, PoolView,
-    Settings, Surroundings, TroubleClass,
+    self, AgentView, BmcTrouble, Deletion, Evidence, Freeze, Leadership, NodeSeen, NodeView, PodsView,
+    PoolView, Settings, Surroundings, TroubleClass,
 };
 use muster_model::{
     Duration, Known, Timestamp,
-    host::{BareMetalNodeSpec, DeletionMode, FreezeMode, HostOp, Presence},
+    host::{BareMetalNodeSpec, BareMetalNodeStatus, DeletionMode, FreezeMode, HostOp, Presence},
+    observe::ClusterPort,
 };
 
 use super::{
@@ -24,31 +25,80 @@ use crate::lead::Tenure;
 /// The cluster side of a host at one moment.
 #[derive(Debug)]
 pub(super) enum Cluster {
-    /// No cluster has its pool.
+    /// No cluster has its pool, and no node of it is anywhere.
     Nowhere,
     Unknown(String),
-    Seen(Arc<Indexed>),
+    Seen(Sight),
+}
+
+/// What a cluster shows now, and how to act on it.
+#[derive(Debug)]
+pub(super) struct Sight {
+    pub name: Arc<str>,
+    pub port: Arc<dyn ClusterPort>,
+    pub index: Arc<Indexed>,
+    /// Its pool is another cluster's, or nobody's: its node is still here.
+    pub away: bool,
 }
 
 impl Cluster {
-    pub(super) fn index(&self) -> Option<&Arc<Indexed>> {
+    pub(super) fn sight(&self) -> Option<&Sight> {
         match self {
-            Self::Seen(index) => Some(index),
+            Self::Seen(sight) => Some(sight),
             Self::Nowhere | Self::Unknown(_) => None,
+        }
+    }
+
+    pub(super) fn index(&self) -> Option<&Arc<Indexed>> {
+        self.sight().map(|sight| &sight.index)
+    }
+}
+
+/// The cluster of the host's pool as it is now. A pool may be deleted or renamed, and a host moved to another one: its node
+/// stays where it joined, and so does what runs there.
+pub(super) fn cluster_of(
+    shared: &Shared,
+    host: &str,
+    spec: &BareMetalNodeSpec,
+    status: Option<&BareMetalNodeStatus>,
+) -> Cluster {
+    let joined = status.and_then(|status| Some((status.kubernetes_cluster.as_deref()?, status)));
+    match (shared.around.home(&spec.pool), joined) {
+        (Home::Nowhere, None) => Cluster::Nowhere,
+        (Home::Nowhere, Some((joined, status))) => away(shared, host, joined, status),
+        (Home::Unconnected { why }, _) => Cluster::Unknown(why),
+        (Home::Cluster { name, port }, joined) => match (sight(shared, &name, port, false), joined) {
+            (Cluster::Seen(sight), Some((joined, status)))
+                if *joined != *name && sight.index.clear_node(host, spec).is_none() =>
+            {
+                away(shared, host, joined, status)
+            }
+            (seen, _) => seen,
+        },
+    }
+}
+
+fn sight(shared: &Shared, name: &Arc<str>, port: Arc<dyn ClusterPort>, away: bool) -> Cluster {
+    match port.view() {
+        Err(not_synced) => Cluster::Unknown(format!("cluster {name}: {not_synced}")),
+        Ok(view) => {
+            let index = shared.indexed(name, view);
+            Cluster::Seen(Sight { name: Arc::clone(name), port, index, away })
         }
     }
 }
 
-/// The host's node and pods as its cluster shows them now.
-pub(super) fn cluster_of(shared: &Shared, pool: &str) -> Cluster {
-    match shared.around.home(pool) {
-        Home::Nowhere => Cluster::Nowhere,
-        Home::Unconnected { why } => Cluster::Unknown(why),
-        Home::Cluster { name, port } => match port.view() {
-            Err(not_synced) => Cluster::Unknown(format!("cluster {name}: {not_synced}")),
-            Ok(view) => Cluster::Seen(shared.indexed(&name, view)),
-        },
+/// The cluster in which its node was last seen alive, which is not that of its pool.
+fn away(shared: &Shared, host: &str, joined: &str, status: &BareMetalNodeStatus) -> Cluster {
+    let clusters = shared.around.clusters();
+    if let Some((name, port)) = clusters.iter().find(|(name, _)| **name == *joined) {
+        return sight(shared, name, Arc::clone(port), true);
     }
+    let node = status.kubernetes_node.as_deref().unwrap_or(host);
+    Cluster::Unknown(format!(
+        "node {node} was last seen in cluster {joined}, to which 0 connections are open; give the host's pool back to that \
+         cluster, or say that nothing there needs it: muster acknowledge host {host}"
+    ))
 }
 
 /// What holds for a host: its spec over its pool's settings over the global ones. A call takes no longer
@@ -181,10 +231,16 @@ fn node_and_pods(
         Cluster::Unknown(why) => {
             (Known::Unknown { why: why.clone(), since: now }, Known::Unknown { why: why.clone(), since: now })
         }
-        Cluster::Seen(index) => {
+        Cluster::Seen(Sight { name: cluster, index, away, .. }) => {
             let at = index.view.fresh_at;
             let node = match nodes::seen(name, spec, dress, index) {
-                Ok(node) => node,
+                Ok(NodeView::Present(node)) => NodeView::Present(NodeSeen {
+                    cluster: Some(cluster.to_string()),
+                    // What its new pool puts on nodes is for the cluster of that pool.
+                    labels_complete: node.labels_complete || *away,
+                    ..node
+                }),
+                Ok(NodeView::Absent) => NodeView::Absent,
                 Err(ambiguous) => {
                     let why = ambiguous.to_string();
                     return (
@@ -229,7 +285,7 @@ fn pool_view(
         (Some(op), _) if !op.cause.is_automatic() => Known::Value { value: 0, at: now },
         (_, Cluster::Nowhere) | (None, _) => Known::Value { value: 0, at: now },
         (_, Cluster::Unknown(why)) => Known::Unknown { why: why.clone(), since: now },
-        (Some(op), Cluster::Seen(index)) => {
+        (Some(op), Cluster::Seen(Sight { index, .. })) => {
             Known::Value { value: index.stranded_since(op.started), at: index.view.fresh_at }
         }
     };

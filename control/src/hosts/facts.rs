@@ -2,7 +2,7 @@
 //! the store every few seconds and answered from memory.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, PoisonError, RwLock},
 };
@@ -19,7 +19,7 @@ use muster_model::{
     },
     observe::ClusterPort,
     rack::Rack,
-    store::List,
+    store::{Entry, List, StoreError},
 };
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -161,7 +161,7 @@ impl Facts {
             credentials_changed,
             reports,
             goodbyes,
-            clusters: connected(&pools),
+            clusters: self.connected(&pools).await,
             pools,
         };
         let before = std::mem::replace(&mut *self.read.write().unwrap_or_else(PoisonError::into_inner), read);
@@ -176,32 +176,47 @@ impl Facts {
         self.read.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Every record below a prefix, page by page.
+    async fn all(&self, prefix: &str) -> Result<Vec<Entry>, StoreError> {
+        let mut wanted = List::prefix(prefix.to_owned());
+        let mut all = Vec::new();
+        loop {
+            let page = self.inventory.store().list(wanted.clone()).await?;
+            wanted.at.get_or_insert(page.revision);
+            wanted.after = page.entries.last().map(|entry| entry.key.clone());
+            all.extend(page.entries);
+            if !page.more {
+                return Ok(all);
+            }
+        }
+    }
+
     async fn reports(&self) -> Result<BTreeMap<String, BootProgress>, InventoryError> {
-        let page = self.inventory.store().list(List::prefix(BOOT_PROGRESS)).await?;
-        let report = |entry: &muster_model::store::Entry| {
+        let entries = self.all(BOOT_PROGRESS).await?;
+        let report = |entry: &Entry| {
             let host = entry.key.strip_prefix(&boot_progress("")).unwrap_or(&entry.key).to_owned();
             let report: BootReport = serde_json::from_slice(&entry.value).ok()?;
             Some((host, BootProgress { stage: report.stage, os: report.os, at: report.at }))
         };
-        Ok(page.entries.iter().filter_map(report).collect())
+        Ok(entries.iter().filter_map(report).collect())
     }
 
     /// What agents said when they powered their hosts off.
     async fn goodbyes(&self) -> Result<BTreeMap<String, AgentGoodbye>, InventoryError> {
-        let page = self.inventory.store().list(List::prefix(AGENT_GOODBYES)).await?;
-        let goodbye = |entry: &muster_model::store::Entry| {
+        let entries = self.all(AGENT_GOODBYES).await?;
+        let goodbye = |entry: &Entry| {
             let host = entry.key.strip_prefix(AGENT_GOODBYES)?.to_owned();
             Some((host, serde_json::from_slice(&entry.value).ok()?))
         };
-        Ok(page.entries.iter().filter_map(goodbye).collect())
+        Ok(entries.iter().filter_map(goodbye).collect())
     }
 
     /// The pools that have an inventory name, with their clusters.
     async fn pools(&self) -> Result<BTreeMap<String, Pool>, RegistryError> {
         let prefix = keys::pool_owner("");
-        let page = self.inventory.store().list(List::prefix(prefix.clone())).await?;
+        let entries = self.all(&prefix).await?;
         let mut pools = BTreeMap::new();
-        for entry in &page.entries {
+        for entry in &entries {
             let name = entry.key.strip_prefix(&prefix).unwrap_or(&entry.key).to_owned();
             let text = String::from_utf8_lossy(&entry.value);
             let Ok(id) = text.trim_matches('"').parse::<Uuid>() else { continue };
@@ -230,17 +245,41 @@ impl Facts {
         }
         Ok(pools)
     }
-}
 
-/// The clusters of pools that somebody is connected to, by their ids.
-fn connected(pools: &BTreeMap<String, Pool>) -> Clusters {
-    let mut clusters = BTreeMap::new();
-    for pool in pools.values() {
-        if let Some(port) = &pool.port {
-            clusters.insert(pool.cluster, (Arc::clone(&pool.cluster_key), Arc::clone(port)));
+    /// The clusters that somebody is connected to, by their ids: those of pools, and those where a node of a host is left
+    /// although its pool is elsewhere.
+    async fn connected(&self, pools: &BTreeMap<String, Pool>) -> Clusters {
+        let mut clusters = BTreeMap::new();
+        for pool in pools.values() {
+            if let Some(port) = &pool.port {
+                clusters.insert(pool.cluster, (Arc::clone(&pool.cluster_key), Arc::clone(port)));
+            }
         }
+        let mut left = BTreeSet::new();
+        self.inventory.each(|host| {
+            let joined = host.status.as_ref().and_then(|status| status.kubernetes_cluster.as_ref());
+            left.extend(
+                joined.and_then(|id| id.parse::<Uuid>().ok()).filter(|id| !clusters.contains_key(id)),
+            );
+        });
+        for id in left {
+            let port = match self.registry.look::<Cluster>(id).await {
+                Ok(cluster) => cluster.and_then(|stored| self.connections.port(&stored.object)),
+                Err(error) => {
+                    tracing::warn!(%error, cluster = %id, "a cluster that has nodes of hosts could not be read");
+                    let before = self.clusters();
+                    before
+                        .iter()
+                        .find(|(name, _)| **name == *id.to_string())
+                        .map(|(_, port)| Arc::clone(port))
+                }
+            };
+            if let Some(port) = port {
+                clusters.insert(id, (id.to_string().into(), port));
+            }
+        }
+        clusters.into_values().collect()
     }
-    clusters.into_values().collect()
 }
 
 /// Whether these are the same connections.

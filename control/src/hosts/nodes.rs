@@ -146,9 +146,11 @@ pub(super) fn seen(
     let boot_id = &node.status.node_info.boot_id;
     Ok(NodeView::Present(NodeSeen {
         name: node.name().to_owned(),
+        cluster: None,
         boot_id: (!boot_id.is_empty()).then(|| boot_id.to_string()),
         ready: node.status.condition("Ready").is_some_and(|ready| &*ready.status == "True"),
         lease_renewed: index.view.renewed.get(node.name()).copied(),
+        lease_watched: index.view.leases_since,
         cordon,
         startup_taint: taint(STARTUP_TAINT),
         off_taint: taint(OFF_TAINT),
@@ -302,7 +304,7 @@ pub(super) fn use_of(index: &Indexed, node: &Node) -> Use {
 /// What of a node and its pods a change is worth a look for; not the lease, which changes all the time.
 pub(super) fn digest(host: &str, spec: &BareMetalNodeSpec, dress: &Dress, index: &Indexed) -> u64 {
     let Ok(NodeView::Present(mut node)) = seen(host, spec, dress, index) else { return 0 };
-    node.lease_renewed = None;
+    (node.lease_renewed, node.lease_watched) = (None, Timestamp::EPOCH);
     let pods = index.pods_on(&node.name).count();
     super::ways::fnv(format!("{node:?} {pods}").bytes())
 }

@@ -16,8 +16,7 @@ use muster_model::{
 };
 
 use super::{
-    around::Home,
-    evidence::Cluster,
+    evidence::{Cluster, Sight},
     failpoint::Side,
     leave,
     look::{limited, outcome, trouble_of},
@@ -289,8 +288,12 @@ fn is_sent_again(scene: &Scene<'_>) -> bool {
 /// The last look at the node's pods before power is taken from it, past every cache: a pod may have been bound past the
 /// cordon since the last one.
 async fn pods_in_the_way(scene: &Scene<'_>) -> Option<String> {
-    let Cluster::Seen(index) = scene.cluster else { return None };
-    match recount::ask(scene.shared, scene.name, scene.spec, index).await? {
+    let sight = match scene.cluster {
+        Cluster::Seen(sight) => sight,
+        Cluster::Nowhere => return None,
+        Cluster::Unknown(why) => return Some(format!("0 answers about the pods on its node: {why}")),
+    };
+    match recount::ask(scene.shared, scene.name, scene.spec, sight).await? {
         Ok(pods) if pods.total() == 0 => None,
         Ok(pods) => Some(format!("{} pods came onto its node since it was drained", pods.total())),
         Err(why) => Some(format!("0 answers about the pods on its node: {why}")),
@@ -338,9 +341,8 @@ pub(super) fn tell(scene: &Scene<'_>, step: &Step) {
         (State::PoweringOn, Phase::Serving) => (false, "Joined"),
         _ => return,
     };
-    let Cluster::Seen(index) = scene.cluster else { return };
+    let Some(Sight { index, port, .. }) = scene.cluster.sight() else { return };
     let Some(node) = index.clear_node(scene.name, scene.spec) else { return };
-    let Home::Cluster { port, .. } = scene.shared.around.home(&scene.spec.pool) else { return };
     port.announce(vec![Note {
         about: About::Node { name: node.name().to_owned(), uid: node.metadata.uid.to_string() },
         warning,
@@ -351,9 +353,8 @@ pub(super) fn tell(scene: &Scene<'_>, step: &Step) {
 
 /// Does something to the host's node.
 async fn act(scene: &Scene<'_>, memo: &mut Memo, effect: &Effect, kind: &EffectKind) {
-    let Cluster::Seen(index) = scene.cluster else { return };
+    let Some(Sight { index, port, .. }) = scene.cluster.sight() else { return };
     let Some(node) = index.clear_node(scene.name, scene.spec) else { return };
-    let Home::Cluster { port, .. } = scene.shared.around.home(&scene.spec.pool) else { return };
     let (name, uid) = (node.name(), node.metadata.uid.to_string());
     let taint = |key: &str, value: &str, effect| Taint { key: key.into(), value: value.into(), effect };
     let action = match kind {
@@ -366,7 +367,7 @@ async fn act(scene: &Scene<'_>, memo: &mut Memo, effect: &Effect, kind: &EffectK
                 .unwrap_or_else(|| scene.name.to_string()),
         },
         EffectKind::Uncordon => NodeAction::Uncordon,
-        EffectKind::Evict => return evict(scene, memo, &port, name).await,
+        EffectKind::Evict => return evict(scene, memo, port, name).await,
         EffectKind::ApplyLabels => {
             let dress = scene.shared.around.dress(&scene.spec.pool);
             NodeAction::Label {
@@ -402,7 +403,7 @@ async fn act(scene: &Scene<'_>, memo: &mut Memo, effect: &Effect, kind: &EffectK
 
 /// Asks for the eviction of every pod that has to go. What refuses is remembered by name.
 async fn evict(scene: &Scene<'_>, memo: &mut Memo, port: &Arc<dyn ClusterPort>, node: &str) {
-    let Cluster::Seen(index) = scene.cluster else { return };
+    let Some(index) = scene.cluster.index() else { return };
     memo.blocked_by = None;
     let kept = nodes::Kept::of(scene.shared, &scene.spec.pool, scene.op);
     for pod in nodes::evictable(index, node, kept, scene.shared.clock.now()).into_iter().take(EVICTIONS) {

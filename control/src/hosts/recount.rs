@@ -10,8 +10,7 @@ use muster_model::{
 };
 
 use super::{
-    around::Home,
-    evidence::Cluster,
+    evidence::{Cluster, Sight},
     nodes::{self, Indexed, Kept},
     turn::Shared,
 };
@@ -26,7 +25,8 @@ pub(super) async fn recount(
     cluster: &Cluster,
 ) -> Option<Result<PodsView, String>> {
     let phase = state?.status.phase;
-    let Cluster::Seen(index) = cluster else { return None };
+    let sight = cluster.sight()?;
+    let index = &sight.index;
     let node = node_name(index, shared, name, spec)?;
     let now = shared.clock.now();
     let due = match phase {
@@ -37,7 +37,7 @@ pub(super) async fn recount(
     if !due {
         return None;
     }
-    ask_about(shared, spec, &node).await
+    ask_about(shared, sight, &node).await
 }
 
 /// What the API server itself says of the pods on a host's node; `None` where there is no node or nobody to ask.
@@ -45,19 +45,14 @@ pub(super) async fn ask(
     shared: &Shared,
     name: &str,
     spec: &BareMetalNodeSpec,
-    index: &Indexed,
+    sight: &Sight,
 ) -> Option<Result<PodsView, String>> {
-    let node = node_name(index, shared, name, spec)?;
-    ask_about(shared, spec, &node).await
+    let node = node_name(&sight.index, shared, name, spec)?;
+    ask_about(shared, sight, &node).await
 }
 
-async fn ask_about(
-    shared: &Shared,
-    spec: &BareMetalNodeSpec,
-    node: &str,
-) -> Option<Result<PodsView, String>> {
-    let Home::Cluster { port, .. } = shared.around.home(&spec.pool) else { return None };
-    match port.pods_on(node).await {
+async fn ask_about(shared: &Shared, sight: &Sight, node: &str) -> Option<Result<PodsView, String>> {
+    match sight.port.pods_on(node).await {
         Ok(None) => None,
         Ok(Some(pods)) => Some(Ok(nodes::count(pods.iter(), Kept::default(), shared.clock.now()))),
         Err(error) => Some(Err(error.to_string())),

@@ -300,7 +300,7 @@ impl Turn<'_> {
         let ways =
             ways::ways(self.name, &spec, before.as_ref().and_then(|state| state.status.identity.as_ref()));
         self.look(&settings, &ways, from.as_mut(), fresh, probe).await;
-        let cluster = evidence::cluster_of(self.shared, &spec.pool);
+        let cluster = evidence::cluster_of(self.shared, self.name, &spec, record.status.as_deref());
         self.memo.recount = recount::recount(self.shared, self.name, &spec, before.as_ref(), &cluster).await;
         let now = self.shared.clock.now();
         let seen = evidence::gather(
@@ -377,6 +377,10 @@ impl Turn<'_> {
         let record = self.shared.book().hosts.get(self.name).cloned().ok_or(Next::Never)?;
         let spec = match (&record.spec, &record.status) {
             (Some(spec), _) => Arc::clone(spec),
+            // It cannot be read, and what it said before is not known here: nobody deleted it.
+            (None, _) if record.fault.is_some() => {
+                return Err(Next::In(self.shared.pace.scaled(Duration::from_mins(5))));
+            }
             // Its spec was deleted under us: nothing can be called, only forgotten.
             (None, Some(_)) => Arc::new(BareMetalNodeSpec::new("", PowerInterface::Redfish)),
             (None, None) => return Err(Next::In(self.shared.pace.scaled(Duration::from_mins(5)))),

@@ -142,6 +142,16 @@ impl Machine {
     }
 }
 
+/// Where the pool of all hosts is now; their nodes stay in the cluster that they joined.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum PoolIs {
+    #[default]
+    Here,
+    Gone,
+    /// Of a cluster that has no nodes.
+    Elsewhere,
+}
+
 #[derive(Debug, Clone, Default)]
 struct NodeMarks {
     cordon: Option<String>,
@@ -194,6 +204,9 @@ pub(crate) struct State {
     pub(crate) audit: Vec<Event>,
     pub(crate) audit_is_full: bool,
     pub(crate) pool_max: Option<u32>,
+    pub(crate) pool_is: PoolIs,
+    /// Nobody is connected to the cluster that all hosts join.
+    pub(crate) disconnected: bool,
     goodbyes: BTreeMap<String, Goodbye>,
 }
 
@@ -592,19 +605,53 @@ impl ClusterPort for TestCluster {
     }
 }
 
+/// A cluster without nodes.
+#[derive(Debug)]
+struct BareCluster(Arc<TestClock>);
+
+#[async_trait]
+impl ClusterPort for BareCluster {
+    fn view(&self) -> Result<ClusterView, NotSynced> {
+        Ok(ClusterView { number: 1, fresh_at: self.0.now(), ..ClusterView::default() })
+    }
+
+    fn number(&self) -> u64 {
+        1
+    }
+
+    async fn changed(&self, _: u64) {
+        std::future::pending().await;
+    }
+
+    async fn act(&self, node: &str, _: &NodeAction) -> Result<Acted, ActError> {
+        panic!("{node} is not here");
+    }
+}
+
 #[derive(Debug)]
 struct TestAround {
     outside: Arc<Outside>,
     cluster: Arc<dyn ClusterPort>,
+    other: Arc<dyn ClusterPort>,
 }
 
 impl Around for TestAround {
     fn home(&self, _pool: &str) -> Home {
-        Home::Cluster { name: "lab".into(), port: Arc::clone(&self.cluster) }
+        let (pool, disconnected) = {
+            let state = self.outside.state();
+            (state.pool_is, state.disconnected)
+        };
+        match pool {
+            PoolIs::Gone => Home::Nowhere,
+            PoolIs::Elsewhere => Home::Cluster { name: "other".into(), port: Arc::clone(&self.other) },
+            PoolIs::Here if disconnected => Home::Unconnected { why: "cluster lab is not connected".into() },
+            PoolIs::Here => Home::Cluster { name: "lab".into(), port: Arc::clone(&self.cluster) },
+        }
     }
 
     fn clusters(&self) -> muster_control::hosts::Clusters {
-        Arc::new([("lab".into(), Arc::clone(&self.cluster))])
+        let lab = (!self.outside.state().disconnected).then(|| ("lab".into(), Arc::clone(&self.cluster)));
+        lab.into_iter().chain([("other".into(), Arc::clone(&self.other))]).collect()
     }
 
     fn pool_max(&self, _pool: &str) -> Option<u32> {
@@ -701,7 +748,11 @@ impl World {
             clock,
             lead: Arc::clone(&lead),
             drivers: Drivers::new(kinds.map(driver)),
-            around: Arc::new(TestAround { outside: Arc::clone(&outside), cluster }),
+            around: Arc::new(TestAround {
+                outside: Arc::clone(&outside),
+                cluster,
+                other: Arc::new(BareCluster(Arc::clone(&outside.clock))),
+            }),
             witness: Arc::new(TestWitness(Arc::clone(&outside))),
             time_factor: 1,
             renew_deadline: Duration::from_secs(40),

@@ -3,6 +3,7 @@
 
 mod down;
 mod etcd;
+mod facts;
 mod grow;
 mod history;
 mod journal;

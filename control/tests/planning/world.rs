@@ -197,6 +197,10 @@ impl World {
         self.clock.now()
     }
 
+    pub(crate) fn clock(&self) -> Arc<dyn Clock> {
+        self.clock.clone()
+    }
+
     pub(crate) fn pass(&self, length: Duration) {
         self.clock.0.fetch_add(i64::try_from(length.millis()).unwrap(), Ordering::SeqCst);
     }

@@ -34,6 +34,10 @@ pub(super) fn backing_off(mut turn: Turn<'_>, acknowledged: bool) -> Step {
     // Where power cannot be read, an agent that is heard can be asked, and its goodbye proves off.
     let heard = !turn.is_readable() && turn.presence() == Some(Presence::Answers);
     if (turn.is_on_twice() || heard) && not_joined && turn.off_refused().is_none() {
+        if let Some(why) = turn.kept_on() {
+            // Looked at again as soon as that is over: its record changes with it.
+            return turn.stay_by(Rule::Row(27), format!("on with 0 nodes joined, and left on: {why}"));
+        }
         turn.begin(OpKind::Off, Cause::Recovery, "on without a node after a failure");
         let runs = turn.seen.boot_progress.as_ref().is_some_and(|progress| progress.os);
         let os_seen = heard || runs || turn.is_boot_proved();
@@ -76,6 +80,9 @@ pub(super) fn quarantined(mut turn: Turn<'_>, acknowledged: Option<String>) -> S
         let missing = awaited(blocked.cause);
         return turn.stay(format!("set aside until {missing}; 0 calls are made"));
     }
+    if reason == "EnrolmentTimedOut" && turn.power().is_some() {
+        return release(turn, "its BMC answers now, 1 more try to enrol it");
+    }
     if turn.now < at {
         turn.look_at(at);
         let left = turn.left(at);
@@ -85,6 +92,9 @@ pub(super) fn quarantined(mut turn: Turn<'_>, acknowledged: Option<String>) -> S
         return release(turn, "1 more try to enrol it");
     }
     turn.ask_probe();
+    if let Some(why) = turn.left_to_people() {
+        return turn.stay(format!("the self-test waits: {why}"));
+    }
     if turn.pretends() {
         return turn.stay("0 self-tests: dry-run is its only driver; acknowledge it when it is mended");
     }

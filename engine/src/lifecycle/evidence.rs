@@ -170,10 +170,14 @@ pub enum NodeView {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeSeen {
     pub name: String,
+    /// The cluster that shows it.
+    pub cluster: Option<String>,
     pub boot_id: Option<String>,
     pub ready: bool,
     /// When we last saw the kubelet renew its lease, by our clock.
     pub lease_renewed: Option<Timestamp>,
+    /// Since when we would have seen it.
+    pub lease_watched: Timestamp,
     pub cordon: Cordon,
     pub startup_taint: bool,
     pub off_taint: bool,

@@ -32,7 +32,7 @@ pub mod table;
 mod turn;
 
 use muster_model::{
-    Timestamp,
+    Duration, Timestamp,
     host::{Admin, BareMetalNodeStatus, Phase},
 };
 
@@ -105,7 +105,7 @@ pub fn step(state: &HostState, seen: &Evidence, now: Timestamp) -> Step {
         | Phase::Lost
             if deleting =>
         {
-            turn.forget("its record is deleted; 0 pods are served by it")
+            off::deleted(turn)
         }
         Phase::Enrolling => off::enrolling(turn),
         Phase::Idle => off::idle(turn),
@@ -207,15 +207,32 @@ impl Turn<'_> {
         if pause.is_none()
             && let Some(since) = self.status.paused_since.take()
         {
-            let length = self.now.since(since);
-            let later = |time: &mut Timestamp| *time = time.saturating_add(length);
-            self.status.deadline.as_mut().map(later);
-            if let Some(op) = self.op.as_mut() {
-                for time in [&mut op.boot_deadline, &mut op.drain_deadline, &mut op.stage_deadline] {
-                    time.as_mut().map(later);
-                }
-            }
+            self.move_on(self.now.since(since));
         }
         pause
+    }
+
+    /// Moves what was to be over by a time, and what is counted from a time, by as long as nothing could be done.
+    fn move_on(&mut self, length: Duration) {
+        let now = self.now;
+        let later = |time: &mut Timestamp| *time = time.saturating_add(length);
+        let status = &mut self.status;
+        [&mut status.deadline, &mut status.retry_at, &mut status.drain_retry_at]
+            .into_iter()
+            .flatten()
+            .for_each(later);
+        if let Some(quarantine) = &mut status.quarantine {
+            later(&mut quarantine.probation_at);
+        }
+        // A wait that began in between begins now.
+        for since in [&mut status.not_ready_since, &mut status.unexpected_on_since].into_iter().flatten() {
+            *since = since.saturating_add(length).min(now);
+        }
+        if let Some(op) = self.op.as_mut() {
+            [&mut op.boot_deadline, &mut op.drain_deadline, &mut op.stage_deadline]
+                .into_iter()
+                .flatten()
+                .for_each(later);
+        }
     }
 }

@@ -84,11 +84,16 @@ impl Turn<'_> {
 
     fn observe_node(&mut self) {
         let Some(node) = self.node() else { return };
-        let (name, ready) = node.map_or((None, false), |node| (Some(node.name.clone()), node.ready));
+        let ready = node.is_some_and(|node| node.ready);
+        let names = node.map(|node| (node.name.clone(), node.cluster.clone()));
         let fine = self.is_node_fine();
         self.status.node_ready = ready && fine;
-        if name.is_some() {
-            self.status.kubernetes_node = name;
+        if let Some((name, cluster)) = names {
+            self.status.kubernetes_node = Some(name);
+            // The object of a machine that is off may stay behind; a kubelet that renews is there.
+            if self.is_lease_fresh() {
+                self.status.kubernetes_cluster = cluster;
+            }
         }
         if self.status.state != State::Ready || fine {
             self.status.not_ready_since = None;
@@ -179,6 +184,10 @@ impl Turn<'_> {
             return None;
         }
         self.status.acknowledged = Some(ack.at);
+        if self.node().is_none() {
+            // Nobody shows its node, and a person says that nothing of it is missed.
+            self.status.kubernetes_cluster = None;
+        }
         self.status.held_until = None;
         self.condition(ConditionType::UnexpectedOff, Some(false), "Acknowledged", &ack.reason);
         if !self.is_readable() {

@@ -4,10 +4,11 @@ use muster_model::{
     Timestamp,
     host::{
         BootProof, BootProofBy, Cause, ConditionType, DriverKind, NodeAtOff, OnUnexpectedOn, OpKind, Phase,
+        Presence,
     },
 };
 
-use super::{BootNeed, Cordon, EffectKind, Rule, Step, rules::Want, turn::Turn};
+use super::{BootNeed, Cordon, Deletion, EffectKind, Rule, Step, rules::Want, turn::Turn};
 
 pub(super) fn enrolling(mut turn: Turn<'_>) -> Step {
     turn.ask_probe();
@@ -29,6 +30,24 @@ pub(super) fn enrolling(mut turn: Turn<'_>) -> Step {
         );
         return turn.stay_by(Rule::Row(3), "it is on and 0 nodes of it have joined; left alone");
     }
+    if let Some(step) = without_cluster(&mut turn) {
+        return match step {
+            Alone::Rests => {
+                turn.rest();
+                // Its watts stay taken until a cluster says that no kubelet of it is alive.
+                turn.status.off_proved_at = None;
+                turn.go(
+                    Rule::Row(2),
+                    Phase::Idle,
+                    None,
+                    "2 readings say off, and 0 clusters say anything about it",
+                )
+            }
+            Alone::Waits => {
+                turn.stay("it answers, and 0 clusters say whether its node is alive; waiting for 1 that does")
+            }
+        };
+    }
     if turn.is_overdue() {
         let limit = turn.settings().limits.enrol;
         let text = format!("no probe succeeded within {limit}");
@@ -37,6 +56,27 @@ pub(super) fn enrolling(mut turn: Turn<'_>) -> Step {
     }
     turn.look_apart();
     turn.stay("waiting for 2 readings that agree")
+}
+
+/// A machine that is enrolled while nobody says anything about its node.
+enum Alone {
+    Rests,
+    Waits,
+}
+
+/// The BMC alone is believed once its cluster has had the time that a kubelet has to show itself. Who answers is not given up
+/// because a cluster does not.
+fn without_cluster(turn: &mut Turn<'_>) -> Option<Alone> {
+    if turn.node().is_some() {
+        return None;
+    }
+    let patience = turn.settings().limits.lease_silence;
+    let waited = turn.elapsed() >= patience;
+    if turn.is_off_twice() {
+        turn.look_in(patience);
+        return waited.then_some(Alone::Rests);
+    }
+    (turn.is_overdue() && (turn.power().is_some() || turn.presence().is_some())).then_some(Alone::Waits)
 }
 
 pub(super) fn idle(mut turn: Turn<'_>) -> Step {
@@ -104,7 +144,7 @@ fn unexpected_on(mut turn: Turn<'_>) -> Step {
             turn.stay_by(Rule::Drift(6), format!("on for more than {wait} without a node; left on by policy"))
         }
         OnUnexpectedOn::EnforceOff => {
-            if let Some(why) = turn.off_refused() {
+            if let Some(why) = turn.off_refused().or_else(|| turn.kept_on()) {
                 return turn.stay_by(Rule::Drift(6), format!("to be switched off by policy, but {why}"));
             }
             let text = format!("on for more than {wait} without a node; switched off by policy");
@@ -147,6 +187,52 @@ fn would_wake(mut turn: Turn<'_>, cause: &Cause, reason: &str) -> Step {
         turn.status.retry_at = Some(turn.now.saturating_add(turn.settings().limits.cycle_interval));
     }
     turn.stay(format!("dry-run is its only driver, so 0 calls are made; {text}"))
+}
+
+/// Its record goes, and no node of it is known to serve. Who asked for its power to be taken gets that first.
+pub(super) fn deleted(mut turn: Turn<'_>) -> Step {
+    let asked = turn.seen.deletion == Deletion::RequestedWithPowerOff && !turn.pretends();
+    let known_off = turn.power() == Some(muster_model::host::Power::Off) || turn.is_off_proved();
+    let silent = !turn.is_readable() && turn.presence() != Some(Presence::Answers) && !turn.is_lease_fresh();
+    if !asked || known_off || silent {
+        return turn.forget("its record is deleted; 0 pods are served by it");
+    }
+    turn.ask_probe();
+    let tried = turn.status.failures.last().is_some_and(|last| {
+        turn.from == Phase::Quarantined
+            && matches!(last.phase, Phase::Stopping | Phase::ForcingOff | Phase::ConfirmingOff)
+    });
+    let waits = turn.status.retry_at.filter(|at| turn.now < *at);
+    let refused = if tried {
+        Some("it was not switched off by 1 attempt".to_owned())
+    } else if let Some(at) = waits {
+        turn.look_at(at);
+        Some(format!("the next attempt is in {}", turn.left(at)))
+    } else if turn.graceful_off(0).is_none() && turn.force_off(0).is_none() {
+        Some("0 of its drivers can switch it off".into())
+    } else {
+        turn.off_refused()
+    };
+    if let Some(why) = refused {
+        let text = format!(
+            "to be switched off before its record goes, but {why}; with --force the record goes at once"
+        );
+        return turn.stay_by(Rule::Row(30), text);
+    }
+    turn.release();
+    turn.begin(OpKind::Off, Cause::Deletion, "its record is deleted, and its power with it");
+    // What it runs is not known: it is asked first.
+    if let Some(op) = turn.op.as_mut() {
+        op.os_seen = true;
+    }
+    turn.ask_off();
+    let grace = turn.settings().limits.grace;
+    turn.go(
+        Rule::Row(30),
+        Phase::Stopping,
+        Some(grace),
+        format!("{grace} to shut down before its record goes"),
+    )
 }
 
 fn reserve(mut turn: Turn<'_>, cause: Cause, reason: &str) -> Step {
@@ -209,6 +295,7 @@ impl Turn<'_> {
     pub(super) fn rest(&mut self) {
         self.status.off_proved_at = Some(self.now);
         self.status.off_since = Some(self.now);
+        self.status.kubernetes_cluster = None;
         self.status.serving_since = None;
         self.status.backoff_count = 0;
         self.status.retry_at = None;

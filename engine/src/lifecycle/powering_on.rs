@@ -195,7 +195,9 @@ pub(super) fn booting(mut turn: Turn<'_>) -> Step {
             Cancelled::Forget => turn.forget("its record is deleted; 0 pods were on it"),
         };
     }
-    if turn.is_overdue() {
+    // Somebody switched it on to see it: whether a node joins or not is for that person.
+    let by_hand = matches!(turn.want(), Want::On(Cause::Manual { .. }, _));
+    if turn.is_overdue() && !by_hand {
         return boot_failed(turn);
     }
     if turn.is_off_proved() {
@@ -226,6 +228,9 @@ pub(super) fn booting(mut turn: Turn<'_>) -> Step {
             deadline,
             format!("1 sign of progress: {stage}"),
         );
+    }
+    if turn.is_overdue() {
+        return left_on(turn);
     }
     let left = turn.status.deadline.map(|deadline| turn.left(deadline)).unwrap_or_default();
     let Some(missing) = lacks(&turn) else { return turn.stay(format!("waiting for its node, {left} left")) };
@@ -283,6 +288,18 @@ fn cancelled(turn: &mut Turn<'_>) -> Option<Cancelled> {
         op.pending = None;
     }
     Some(Cancelled::Off(reason))
+}
+
+/// The time to join is over, and a person wants it on.
+fn left_on(mut turn: Turn<'_>) -> Step {
+    let limit = turn.settings().limits.boot;
+    let text = format!(
+        "switched on by hand, and 0 Ready nodes joined within {limit}; left on until it is no longer wanted"
+    );
+    turn.condition(ConditionType::BootFailed, Some(true), "NeverJoined", &text);
+    turn.release();
+    turn.ask_probe();
+    turn.stay(text)
 }
 
 fn boot_failed(mut turn: Turn<'_>) -> Step {

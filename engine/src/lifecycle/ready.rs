@@ -89,6 +89,7 @@ fn stands_down_deleted(turn: &mut Turn<'_>) -> bool {
         && turn.pods().is_some_and(|pods| pods.total() == 0)
         && turn.graceful_off(0).is_some()
         && turn.off_refused().is_none()
+        && turn.kept_on().is_none()
 }
 
 fn shut_down_deleted(mut turn: Turn<'_>) -> Step {
@@ -183,6 +184,7 @@ fn cycles(turn: &Turn<'_>) -> Option<usize> {
         && silent
         && turn.power() == Some(Power::On)
         && turn.off_refused().is_none()
+        && turn.left_to_people().is_none()
         && turn.op.is_none();
     goes.then_some(driver)
 }

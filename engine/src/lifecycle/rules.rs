@@ -105,11 +105,15 @@ impl Turn<'_> {
 
     /// Whether the kubelet has stopped renewing; `None` if nobody knows.
     pub(super) fn is_lease_silent(&self) -> Option<bool> {
-        let node = self.node()?;
-        let Some(renewed) = node.and_then(|node| node.lease_renewed) else { return Some(true) };
+        let Some(node) = self.node()? else { return Some(true) };
         // As of the moment that the view shows: an API server that is silent says nothing about kubelets.
         let Known::Value { at, .. } = &self.seen.node else { return None };
-        Some(at.since(renewed) > self.settings().limits.lease_silence)
+        let silent = |since: Timestamp| at.since(since) > self.settings().limits.lease_silence;
+        match node.lease_renewed {
+            Some(renewed) => Some(silent(renewed)),
+            // Who has begun to watch just now has not seen it silent.
+            None => silent(node.lease_watched).then_some(true),
+        }
     }
 
     /// E5: the kubelet is alive, whatever the BMC says.
@@ -342,6 +346,26 @@ impl Turn<'_> {
             Switch::On => Want::On(cause, reason),
             Switch::Off => Want::Off(cause, reason),
         }
+    }
+
+    /// Why nobody but a person may switch it off now: somebody wants it on, or holds it.
+    pub(super) fn kept_on(&self) -> Option<String> {
+        match self.want() {
+            Want::On(Cause::Manual { by }, _) => Some(format!("{by} wants it on, 1 request by hand")),
+            Want::Off(Cause::Manual { .. }, _) => None,
+            Want::On(_, _) | Want::Off(_, _) | Want::Nothing(_) => {
+                let hold = self.settings().hold.as_ref().filter(|hold| hold.is_active(self.now))?;
+                Some(format!("1 hold is in force: held by {}: {}", hold.by, hold.reason))
+            }
+        }
+    }
+
+    /// Why its power may not be changed and changed back now: a person holds it, or said how it is to be.
+    pub(super) fn left_to_people(&self) -> Option<String> {
+        if let Want::Off(Cause::Manual { by }, _) = self.want() {
+            return Some(format!("{by} wants it off, 1 request by hand"));
+        }
+        self.kept_on()
     }
 
     /// The power-on calls to try, in order: an earlier driver leaves at least one attempt to a later one.

@@ -5,6 +5,7 @@ mod approval;
 mod defects;
 mod drains;
 mod drift;
+mod people;
 mod properties;
 mod reference;
 mod rows;

@@ -856,7 +856,9 @@ fn row_30_deletion_drains_first_and_leaves_the_power() {
     assert_eq!((done.rule, calls(&done)), (Rule::Row(30), vec![]), "nobody asked to switch it off");
     seen.deletion = Deletion::RequestedWithPowerOff;
     check(&step(&drained, &seen, at(5)), 22, Phase::Stopping);
-    let done = step(&host(Phase::Idle), &seen, at(5));
+    let mut rests = evidence(at(5));
+    rests.deletion = Deletion::RequestedWithPowerOff;
+    let done = step(&host(Phase::Idle), &rests, at(5));
     assert!(done.gone && done.rule == Rule::Row(30));
 }
 

@@ -105,9 +105,11 @@ pub(crate) fn intent(want: Switch, id: &str) -> Option<Intent> {
 pub(crate) fn node(now: Timestamp) -> NodeSeen {
     NodeSeen {
         name: "h1".into(),
+        cluster: Some("c1".into()),
         boot_id: Some("boot-1".into()),
         ready: true,
         lease_renewed: Some(now),
+        lease_watched: Timestamp::EPOCH,
         cordon: Cordon::None,
         startup_taint: false,
         off_taint: false,

@@ -88,6 +88,7 @@ impl Shared {
             fresh_at,
             objects: state.objects(),
             renewed: Arc::clone(&state.renewed),
+            leases_since: state.leases_since,
             set_aside: state.set_aside_list(),
             revisions,
             behind,

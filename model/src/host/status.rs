@@ -29,6 +29,10 @@ pub struct BareMetalNodeStatus {
     pub power_action_driver: Option<DriverKind>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes_node: Option<String>,
+    /// The cluster in which that node was last seen, by its id, until the machine is proved off. What happens to its pool does
+    /// not take the machine out of there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubernetes_cluster: Option<String>,
     #[serde(default)]
     pub node_ready: bool,
     #[serde(default, rename = "bmcReachable")]
@@ -142,6 +146,7 @@ impl BareMetalNodeStatus {
             power_action_time: None,
             power_action_driver: None,
             kubernetes_node: None,
+            kubernetes_cluster: None,
             node_ready: false,
             bmc_reachable: false,
             boot_time: None,

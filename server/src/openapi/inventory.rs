@@ -270,7 +270,7 @@ fn host(text: &Value, time: &Value) -> Value {
         "status": { "type": "object", "required": ["state", "phase", "powerState"], "properties": {
             "state": list_of(&State::ALL.map(State::as_str)), "stateSince": time, "lastError": text,
             "phase": list_of(&Phase::ALL.map(Phase::as_str)), "powerState": list_of(&["on", "off", "unknown"]),
-            "lastPowerAction": text, "powerActionTime": time, "powerActionDriver": text, "kubernetesNode": text, "nodeReady": { "type": "boolean" },
+            "lastPowerAction": text, "powerActionTime": time, "powerActionDriver": text, "kubernetesNode": text, "kubernetesCluster": text, "nodeReady": { "type": "boolean" },
             "bmcReachable": { "type": "boolean" }, "bootTime": time, "joinTime": time, "reason": text,
             "bmcBlocked": bmc_blocked(text, time),
             "conditions": { "type": "array", "items": reference("Condition") } } },

@@ -68,6 +68,15 @@ impl State {
 }
 
 impl Port {
+    /// A renewal from before this process began to watch is one that it has not seen.
+    fn forget_older(&self, view: &mut ClusterView) {
+        let since = self.clock.noted()(Duration::from_millis(self.since));
+        view.leases_since = since;
+        if view.renewed.values().any(|at| *at <= since) {
+            Arc::make_mut(&mut view.renewed).retain(|_, at| *at > since);
+        }
+    }
+
     /// What the heartbeat of a real connection would have noticed by now.
     fn slow(&self, lasts: Option<Duration>) -> Option<Arc<str>> {
         let now = self.clock.now();
@@ -109,6 +118,7 @@ impl ClusterPort for Port {
             }
             None => state.fresh_view(self.clock.noted()),
         };
+        self.forget_older(&mut view);
         let slow = state.outage_since.get(&Outage::ApiSlow).copied();
         let slow = slow.map(|since| Duration::from_millis(state.now.saturating_sub(since)));
         drop(state);

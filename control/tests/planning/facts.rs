@@ -1,0 +1,55 @@
+//! What the host loop is told beside the records of hosts, read from the store.
+
+use std::sync::Arc;
+
+use muster_control::{
+    hosts::{Around, Facts, Home, NoAgents},
+    inventory::{Inventory, Vault, VaultKey},
+};
+use muster_model::host::{BootReport, Phase, keys};
+
+use crate::world::{CLUSTER, World};
+
+async fn facts(world: &World) -> Arc<Facts> {
+    let inventory = Inventory::open(Arc::clone(&world.store), world.clock()).await.unwrap();
+    let key = VaultKey::in_memory().unwrap();
+    let vault = Arc::new(Vault::new(Arc::clone(&inventory), key));
+    let (registry, connections) = (Arc::clone(&world.registry), Arc::clone(&world.parts.connections));
+    let facts = Facts::new(registry, inventory, vault, connections, Arc::new(NoAgents), world.clock());
+    facts.refresh().await.unwrap();
+    facts
+}
+
+#[tokio::test]
+async fn every_boot_report_is_read_however_many_there_are() {
+    let world = World::new().await;
+    for number in 0..2_345 {
+        let report = BootReport { stage: "kernel".into(), os: false, at: world.now(), by: "pxe".into() };
+        world.put(&keys::boot_progress(&format!("h{number:04}")), &report).await;
+    }
+    let facts = facts(&world).await;
+    for name in ["h0000", "h0999", "h1000", "h2000", "h2344"] {
+        assert!(facts.boot_report(name).is_some(), "what {name} reported is not known");
+    }
+}
+
+/// Its pool was deleted: whoever stands the machine down has to see what runs on it.
+#[tokio::test]
+async fn a_cluster_stays_in_sight_while_a_node_of_a_host_is_there() {
+    let world = World::new().await;
+    world.host("h1", "gone").await;
+    assert!(matches!(facts(&world).await.home("gone"), Home::Nowhere));
+    assert!(facts(&world).await.clusters().is_empty(), "nothing of it is anywhere");
+    world
+        .status("h1", |status| {
+            (status.phase, status.state) = (Phase::Serving, Phase::Serving.state());
+            status.kubernetes_cluster = Some(CLUSTER.to_owned());
+        })
+        .await;
+    let shown: Vec<String> =
+        facts(&world).await.clusters().iter().map(|(name, _)| name.to_string()).collect();
+    assert_eq!(shown, [CLUSTER]);
+    // One that nobody knows is in nobody's sight.
+    world.status("h1", |status| status.kubernetes_cluster = Some("3f1c".into())).await;
+    assert!(facts(&world).await.clusters().is_empty());
+}

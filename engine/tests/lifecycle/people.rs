@@ -1,0 +1,352 @@
+//! What people said of a machine stops whatever nobody asked for, and what they asked for is done.
+
+use muster_engine::lifecycle::{
+    Deletion, EffectKind, Evidence, Freeze, HostState, NodeView, Rule, Step, step,
+};
+use muster_model::{
+    Known,
+    host::{
+        Acknowledgement, Admin, ConditionType, DriverKind, Failure, Hold, OnNodeDeleted, OnUnexpectedOn,
+        Permission, Phase, Power, PowerCall, PowerReading, Quarantine, Switch, find_condition, is_true,
+    },
+};
+
+use crate::world::{at, calls, evidence, has, host, intent, known, node, seen_power, trouble, unknown};
+
+const GRACEFUL: PowerCall = PowerCall::GracefulOff { driver: 0 };
+
+fn reading(power: Power, since: i64) -> Known<PowerReading> {
+    Known::Value {
+        value: PowerReading { power, driver: DriverKind::Redfish, since: at(since) },
+        at: at(since),
+    }
+}
+
+/// A host in `phase` whose readings have said `power` since a minute before.
+fn read(phase: Phase, power: Power) -> HostState {
+    let mut state = host(phase);
+    state.status.power = reading(power, -60);
+    state
+}
+
+fn on(now: i64) -> Evidence {
+    Evidence { power: seen_power(Power::On, at(now)), ..evidence(at(now)) }
+}
+
+fn held() -> Option<Hold> {
+    Some(Hold { by: "ann".into(), reason: "memory test".into(), until: Some(at(90_000)) })
+}
+
+fn quarantined(reason: &str, probation: i64) -> HostState {
+    let mut state = host(Phase::Quarantined);
+    let (since, probation_at) = (at(0), at(probation));
+    state.status.quarantine =
+        Some(Quarantine { since, reason: reason.into(), probation_at, failed_tests: 0 });
+    state
+}
+
+/// Without a word of people the machine is acted on; a hold and the wishes in `by_hand` leave it alone and are named.
+#[track_caller]
+fn left_alone(state: &HostState, seen: &Evidence, now: i64, by_hand: &[Switch]) {
+    let untouched = |done: &Step, why: &str| {
+        assert_eq!((calls(done), done.state.phase()), (vec![], state.phase()), "{}", done.reason);
+        assert!(done.state.op.as_ref().is_none_or(|op| Some(op) == state.op.as_ref()), "{}", done.reason);
+        assert!(done.reason.contains(why), "{}", done.reason);
+    };
+    let acts = |seen: &Evidence| {
+        let done = step(state, seen, at(now));
+        assert!(!calls(&done).is_empty() || done.moved(), "it is never acted on: {}", done.reason);
+    };
+    acts(seen);
+    let mut kept = seen.clone();
+    kept.settings.hold = held();
+    let why = if state.phase() == Phase::Lost { "left to come back" } else { "held by ann: memory test" };
+    untouched(&step(state, &kept, at(now)), why);
+    kept.settings.hold = Some(Hold { until: Some(at(now)), ..held().expect("a hold") });
+    acts(&kept);
+    kept.settings.hold = None;
+    for want in [Switch::On, Switch::Off] {
+        kept.settings.manual = Some(want);
+        if by_hand.contains(&want) {
+            let why = if state.phase() == Phase::Lost { "left to come back" } else { "by hand" };
+            untouched(&step(state, &kept, at(now)), why);
+        }
+    }
+}
+
+#[test]
+fn a_machine_on_without_a_node_is_not_switched_off_under_a_person() {
+    let mut state = read(Phase::Backoff, Power::On);
+    state.status.retry_at = Some(at(60));
+    left_alone(&state, &on(60), 60, &[Switch::On]);
+    // Who wants it off gets it.
+    let mut seen = on(60);
+    seen.settings.manual = Some(Switch::Off);
+    assert_eq!(step(&state, &seen, at(60)).state.phase(), Phase::Stopping);
+}
+
+#[test]
+fn a_machine_that_a_person_has_is_not_tested() {
+    let state = quarantined("NeverJoined", 86_400);
+    left_alone(&state, &evidence(at(86_400)), 86_400, &[Switch::On, Switch::Off]);
+}
+
+#[test]
+fn a_machine_switched_on_by_hand_and_held_is_not_enforced_off() {
+    let mut state = read(Phase::Idle, Power::On);
+    state.status.unexpected_on_since = Some(at(0));
+    let mut seen = on(1_805);
+    seen.settings.policy.on_unexpected_on = OnUnexpectedOn::EnforceOff;
+    left_alone(&state, &seen, 1_805, &[]);
+}
+
+#[test]
+fn a_lost_machine_that_a_person_has_is_not_cycled() {
+    let mut state = read(Phase::Lost, Power::On);
+    state.status.deadline = Some(at(900));
+    let mut seen = on(5);
+    let mut away = node(at(-200));
+    away.ready = false;
+    seen.node = known(NodeView::Present(away), at(5));
+    seen.settings.policy.cycle_lost = Permission::Allowed;
+    assert_eq!(calls(&step(&state, &seen, at(5))), [PowerCall::PowerCycle { driver: 0 }]);
+    left_alone(&state, &seen, 5, &[Switch::On, Switch::Off]);
+}
+
+#[test]
+fn a_machine_whose_node_was_deleted_is_not_stood_down_under_a_person() {
+    let mut seen = on(300);
+    seen.settings.policy.on_node_deleted = OnNodeDeleted::StandDown;
+    seen.settings.policy.cycle_lost = Permission::Refused;
+    let mut state = read(Phase::Lost, Power::On);
+    state.status.deadline = Some(at(900));
+    left_alone(&state, &seen, 300, &[Switch::On]);
+}
+
+#[test]
+fn a_machine_switched_on_by_hand_that_never_joins_is_left_on() {
+    for phase in [Phase::Powered, Phase::Booting, Phase::Joining] {
+        let mut state = read(phase, Power::On);
+        state.status.deadline = Some(at(900));
+        let mut seen = on(900);
+        seen.settings.manual = Some(Switch::On);
+        let done = step(&state, &seen, at(900));
+        assert_eq!((done.state.phase(), calls(&done)), (phase, vec![]), "{}", done.reason);
+        assert_eq!(done.state.status.failures, [], "nobody's attempt failed");
+        let told =
+            find_condition(&done.state.status.conditions, ConditionType::BootFailed).expect("a condition");
+        assert!(
+            told.message.contains("switched on by hand, and 0 Ready nodes joined within 15m"),
+            "{told:?}"
+        );
+        assert!(has(&done, &EffectKind::ReleaseReservation), "its pool need not wait for it");
+        let again = step(&done.state, &on_by_hand(960), at(960));
+        assert_eq!((again.state.phase(), calls(&again)), (phase, vec![]));
+        assert!(!has(&again, &EffectKind::ReleaseReservation), "given back once");
+        // It joins late, and serves.
+        let mut joined = on_by_hand(1_000);
+        joined.node = known(NodeView::Present(node(at(1_000))), at(1_000));
+        let mut late = again.state.clone();
+        for _ in 0..3 {
+            late = step(&late, &joined, at(1_000)).state;
+        }
+        assert_eq!(late.phase(), Phase::Serving, "from {phase}");
+        assert!(!is_true(&late.status.conditions, ConditionType::BootFailed));
+        // Nobody wants it any more: as any other boot that nobody wants.
+        let over = step(&again.state, &on(1_000), at(1_000));
+        assert_eq!(over.state.phase(), Phase::Stopping, "{}", over.reason);
+    }
+}
+
+fn on_by_hand(now: i64) -> Evidence {
+    let mut seen = on(now);
+    seen.settings.manual = Some(Switch::On);
+    seen
+}
+
+/// The first list of leases after a start shows what was written, not when: who has only just begun to watch has seen no
+/// silence.
+#[test]
+fn a_lease_that_nobody_has_watched_yet_proves_nothing() {
+    let looked = |now: i64| {
+        let mut seen = evidence(at(now));
+        let unseen =
+            muster_engine::lifecycle::NodeSeen { lease_renewed: None, lease_watched: at(0), ..node(at(0)) };
+        seen.node = known(NodeView::Present(unseen), at(now));
+        seen.intent = intent(Switch::On, "i-1");
+        step(&read(Phase::Serving, Power::Off), &seen, at(now))
+    };
+    for now in [5, 40] {
+        let early = looked(now);
+        assert_eq!(early.state.phase(), Phase::Serving, "after {now}s: {}", early.reason);
+        assert!(!has(&early, &EffectKind::OutOfServiceTaint));
+    }
+    let late = looked(41);
+    assert_eq!((late.rule, late.state.phase()), (Rule::Drift(1), Phase::Idle), "{}", late.reason);
+}
+
+/// Whatever was waited for when everything was frozen, or when people worked on it, is waited for as long afterwards.
+#[test]
+fn no_wait_ends_while_nothing_may_be_done() {
+    type Pause = fn(&mut Evidence);
+    let pauses: [Pause; 2] =
+        [|seen| seen.freeze = Freeze::Frozen, |seen| seen.settings.admin = Admin::Maintenance];
+    for pause in pauses {
+        let after = |state: &HostState, seen: &dyn Fn(i64) -> Evidence| {
+            let mut paused = seen(10);
+            pause(&mut paused);
+            let rests = step(state, &paused, at(10));
+            assert_eq!(calls(&rests), [], "{}", rests.reason);
+            step(&rests.state, &seen(3_610), at(3_610))
+        };
+        // Probation, a retry, a drain to be tried again, a deadline.
+        let done = after(&quarantined("NeverJoined", 600), &|now| evidence(at(now)));
+        assert_eq!(done.state.status.quarantine.as_ref().map(|one| one.probation_at), Some(at(4_200)));
+        assert_eq!(calls(&done), [], "{}", done.reason);
+        let mut state = read(Phase::Backoff, Power::On);
+        state.status.retry_at = Some(at(70));
+        let done = after(&state, &on);
+        assert_eq!((done.state.status.retry_at, done.state.phase()), (Some(at(3_670)), Phase::Backoff));
+        let mut state = read(Phase::Serving, Power::On);
+        state.status.drain_retry_at = Some(at(100));
+        let fine = |now: i64| Evidence { node: known(NodeView::Present(node(at(now))), at(now)), ..on(now) };
+        assert_eq!(after(&state, &fine).state.status.drain_retry_at, Some(at(3_700)));
+        // Switched on by hand ten minutes before: it has twenty more.
+        let mut state = read(Phase::Idle, Power::On);
+        state.status.unexpected_on_since = Some(at(-590));
+        let enforced = |now: i64| {
+            let mut seen = on(now);
+            seen.settings.policy.on_unexpected_on = OnUnexpectedOn::EnforceOff;
+            seen
+        };
+        let done = after(&state, &enforced);
+        assert_eq!((done.state.phase(), calls(&done)), (Phase::Idle, vec![]));
+        assert!(done.reason.contains("left alone for 20m more"), "{}", done.reason);
+        // A node that is away was away for ten seconds before the pause.
+        let mut state = read(Phase::Serving, Power::On);
+        state.status.not_ready_since = Some(at(0));
+        let away = |now: i64| {
+            let mut old = node(at(-60));
+            old.ready = false;
+            Evidence { node: known(NodeView::Present(old), at(now)), ..on(now) }
+        };
+        let done = after(&state, &away);
+        assert_eq!(done.state.phase(), Phase::Serving, "{}", done.reason);
+        assert_eq!(done.state.status.not_ready_since, Some(at(3_600)));
+    }
+}
+
+#[test]
+fn a_record_deleted_with_its_power_switches_a_machine_off_first() {
+    let deleted = |now: i64| Evidence { deletion: Deletion::RequestedWithPowerOff, ..on(now) };
+    for phase in
+        [Phase::Enrolling, Phase::Idle, Phase::Reserved, Phase::Backoff, Phase::Quarantined, Phase::Lost]
+    {
+        let state = read(phase, Power::On);
+        let done = step(&state, &deleted(5), at(5));
+        assert_eq!(
+            (done.rule, done.state.phase()),
+            (Rule::Row(30), Phase::Stopping),
+            "{phase}: {}",
+            done.reason
+        );
+        assert_eq!((calls(&done), done.gone), (vec![GRACEFUL], false), "{phase}");
+        assert_eq!(has(&done, &EffectKind::ReleaseReservation), phase == Phase::Reserved, "{phase}");
+        // Not over somebody's pods, and not over what nobody knows.
+        let mut unsure = deleted(5);
+        unsure.pods = unknown(at(5));
+        let waits = step(&state, &unsure, at(5));
+        assert_eq!(
+            (calls(&waits), waits.gone, waits.state.phase()),
+            (vec![], false, phase),
+            "{}",
+            waits.reason
+        );
+        assert!(waits.reason.contains("--force"), "{}", waits.reason);
+        let mut silent = deleted(5);
+        silent.power = unknown(at(5));
+        silent.bmc = trouble(muster_engine::lifecycle::TroubleClass::Unreachable, 1, at(5));
+        assert!(!step(&state, &silent, at(5)).gone, "{phase}: it may be on");
+        // Its power is left where nobody asked, and it is forgotten where it is off.
+        let mut plain = deleted(5);
+        plain.deletion = Deletion::Requested;
+        let done = step(&state, &plain, at(5));
+        assert_eq!((done.gone, calls(&done)), (true, vec![]), "{phase}");
+        let mut off = deleted(5);
+        off.power = seen_power(Power::Off, at(5));
+        assert!(step(&read(phase, Power::Off), &off, at(5)).gone, "{phase}");
+        let mut forced = deleted(5);
+        forced.deletion = Deletion::Forced;
+        assert!(step(&state, &forced, at(5)).gone, "{phase}");
+    }
+    // One that does not go off is not asked for ever.
+    let mut state = quarantined("CouldNotSwitchOff", 86_400);
+    state.status.power = reading(Power::On, -60);
+    state.status.failures = vec![Failure {
+        at: at(0),
+        phase: Phase::ForcingOff,
+        reason: "CouldNotSwitchOff".into(),
+        message: "off was not proved".into(),
+    }];
+    let done = step(&state, &deleted(5), at(5));
+    assert_eq!((calls(&done), done.gone), (vec![], false));
+    assert!(done.reason.contains("not switched off by 1 attempt"), "{}", done.reason);
+}
+
+/// Nobody's cluster says anything about a machine that is enrolled: no pool, or an API server that is away.
+#[test]
+fn a_machine_is_enrolled_without_a_word_of_its_cluster() {
+    let alone = |now: i64, power: Known<muster_engine::lifecycle::PowerSeen>| {
+        let mut seen = evidence(at(now));
+        (seen.power, seen.node, seen.pods) = (power, unknown(at(now)), unknown(at(now)));
+        seen
+    };
+    let mut state = host(Phase::Enrolling);
+    state.status.power = reading(Power::Off, 0);
+    state.status.deadline = Some(at(300));
+    let early = step(&state, &alone(30, seen_power(Power::Off, at(30))), at(30));
+    assert_eq!(early.state.phase(), Phase::Enrolling, "a kubelet may yet show itself: {}", early.reason);
+    let done = step(&early.state, &alone(40, seen_power(Power::Off, at(40))), at(40));
+    assert_eq!((done.rule, done.state.phase()), (Rule::Row(2), Phase::Idle), "{}", done.reason);
+    assert_eq!(done.state.status.off_proved_at, None, "its watts stay taken: a BMC may lie");
+    let proved = step(&done.state, &evidence(at(60)), at(60));
+    assert_eq!(proved.state.status.off_proved_at, Some(at(60)), "once its cluster is there");
+    // One that answers and is on is not given up; one that says nothing is.
+    state.status.power = reading(Power::On, 0);
+    let up = step(&state, &alone(400, seen_power(Power::On, at(400))), at(400));
+    assert_eq!(up.state.phase(), Phase::Enrolling, "{}", up.reason);
+    let mut nobody = alone(400, unknown(at(400)));
+    nobody.bmc = trouble(muster_engine::lifecycle::TroubleClass::Unreachable, 9, at(400));
+    let given_up = step(&state, &nobody, at(400));
+    assert_eq!(given_up.state.phase(), Phase::Quarantined, "{}", given_up.reason);
+    // Until it answers: nobody has to acknowledge that a cable was plugged in.
+    let waits = step(&given_up.state, &Evidence { ..nobody.clone() }, at(400));
+    assert_eq!(waits.state.phase(), Phase::Quarantined);
+    let again = step(&given_up.state, &alone(460, seen_power(Power::Off, at(460))), at(460));
+    assert_eq!((again.rule, again.state.phase()), (Rule::Row(28), Phase::Enrolling), "{}", again.reason);
+}
+
+/// Where its node was last alive is known until it is proved off, or until a person says that nothing is missed.
+#[test]
+fn the_cluster_of_a_node_is_remembered_until_the_machine_is_off() {
+    let mut seen = on(5);
+    seen.node = known(NodeView::Present(node(at(5))), at(5));
+    let serves = step(&read(Phase::Serving, Power::On), &seen, at(5)).state;
+    assert_eq!(serves.status.kubernetes_cluster.as_deref(), Some("c1"));
+    let mut gone = on(10);
+    (gone.node, gone.pods) = (unknown(at(10)), unknown(at(10)));
+    let unseen = step(&serves, &gone, at(10)).state;
+    assert_eq!(unseen.status.kubernetes_cluster.as_deref(), Some("c1"));
+    gone.settings.acknowledgement =
+        Some(Acknowledgement { by: "ann".into(), reason: "that cluster is gone".into(), at: at(8) });
+    assert_eq!(step(&unseen, &gone, at(10)).state.status.kubernetes_cluster, None);
+    let mut off = evidence(at(120));
+    off.node = known(NodeView::Present(node(at(5))), at(120));
+    let mut switched_off = serves;
+    switched_off.status.power = reading(Power::Off, -60);
+    let rests = step(&switched_off, &off, at(120)).state;
+    assert_eq!((rests.phase(), rests.status.kubernetes_cluster), (Phase::Idle, None));
+    // An old object of a machine that is off is no sign of life there.
+    let stays = step(&read(Phase::Idle, Power::Off), &off, at(120)).state;
+    assert_eq!(stays.status.kubernetes_cluster, None);
+}
