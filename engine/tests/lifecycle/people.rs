@@ -33,8 +33,8 @@ fn on(now: i64) -> Evidence {
     Evidence { power: seen_power(Power::On, at(now)), ..evidence(at(now)) }
 }
 
-fn held() -> Option<Hold> {
-    Some(Hold { by: "ann".into(), reason: "memory test".into(), until: Some(at(90_000)) })
+fn held(until: i64) -> Hold {
+    Hold { by: "ann".into(), reason: "memory test".into(), until: Some(at(until)) }
 }
 
 fn quarantined(reason: &str, probation: i64) -> HostState {
@@ -59,10 +59,10 @@ fn left_alone(state: &HostState, seen: &Evidence, now: i64, by_hand: &[Switch]) 
     };
     acts(seen);
     let mut kept = seen.clone();
-    kept.settings.hold = held();
+    kept.settings.hold = Some(held(90_000));
     let why = if state.phase() == Phase::Lost { "left to come back" } else { "held by ann: memory test" };
     untouched(&step(state, &kept, at(now)), why);
-    kept.settings.hold = Some(Hold { until: Some(at(now)), ..held().expect("a hold") });
+    kept.settings.hold = Some(held(now));
     acts(&kept);
     kept.settings.hold = None;
     for want in [Switch::On, Switch::Off] {
