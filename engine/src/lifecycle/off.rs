@@ -33,23 +33,11 @@ pub(super) fn enrolling(mut turn: Turn<'_>) -> Step {
         }
         return turn.stay_by(Rule::Row(3), "it is on and 0 nodes of it have joined; left alone");
     }
-    if let Some(step) = without_cluster(&mut turn) {
-        return match step {
-            Alone::Rests => {
-                turn.rest();
-                // Its watts stay taken until a cluster says that no kubelet of it is alive.
-                turn.status.off_proved_at = None;
-                turn.go(
-                    Rule::Row(2),
-                    Phase::Idle,
-                    None,
-                    "2 readings say off, and 0 clusters say anything about it",
-                )
-            }
-            Alone::Waits => {
-                turn.stay("it answers, and 0 clusters say whether its node is alive; waiting for 1 that does")
-            }
-        };
+    // Who answers is not given up because a cluster does not.
+    let answers = turn.power().is_some() || turn.presence().is_some();
+    if turn.is_overdue() && turn.node().is_none() && answers {
+        return turn
+            .stay("it answers, and 0 clusters say whether its node is alive; waiting for 1 that does");
     }
     if turn.is_overdue() {
         let limit = turn.settings().limits.enrol;
@@ -59,27 +47,6 @@ pub(super) fn enrolling(mut turn: Turn<'_>) -> Step {
     }
     turn.look_apart();
     turn.stay("waiting for 2 readings that agree")
-}
-
-/// A machine that is enrolled while nobody says anything about its node.
-enum Alone {
-    Rests,
-    Waits,
-}
-
-/// The BMC alone is believed once its cluster has had the time that a kubelet has to show itself. Who answers is not given up
-/// because a cluster does not.
-fn without_cluster(turn: &mut Turn<'_>) -> Option<Alone> {
-    if turn.node().is_some() {
-        return None;
-    }
-    let patience = turn.settings().limits.lease_silence;
-    let waited = turn.elapsed() >= patience;
-    if turn.is_off_twice() {
-        turn.look_in(patience);
-        return waited.then_some(Alone::Rests);
-    }
-    (turn.is_overdue() && (turn.power().is_some() || turn.presence().is_some())).then_some(Alone::Waits)
 }
 
 pub(super) fn idle(mut turn: Turn<'_>) -> Step {
