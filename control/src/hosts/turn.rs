@@ -423,6 +423,9 @@ impl Turn<'_> {
         let blocked = status
             .and_then(|status| status.bmc_blocked.as_ref())
             .is_some_and(|blocked| blocked.credential_version == access);
+        if blocked {
+            self.memo.identified = None; // who is let in again says anew who it is
+        }
         if settings.admin == Admin::Disabled || blocked {
             return;
         }
@@ -450,7 +453,8 @@ impl Turn<'_> {
             return;
         }
         let fallback = shared.look_at(self.name, ways, status, access, self.memo).await;
-        let unknown = status.identity.is_none() && ways_changed | self.memo.identified.is_none();
+        let unsaid = status.identity.as_ref().is_none_or(|known| known.serial.is_none());
+        let unknown = unsaid && ways_changed | self.memo.identified.is_none();
         if unknown && matches!(self.memo.looked, Some(Looked { bmc: Known::Value { .. }, .. })) {
             self.identify(ways, access).await;
         }

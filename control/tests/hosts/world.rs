@@ -63,7 +63,8 @@ pub(crate) struct Machine {
     pub(crate) on: bool,
     pub(crate) turned_at: Timestamp,
     pub(crate) boots: u32,
-    pub(crate) serial: String,
+    pub(crate) serial: Option<String>,
+    pub(crate) uuid: Option<String>,
     /// Power-on requests that are accepted and ignored, by driver.
     pub(crate) ignores_on: BTreeSet<&'static str>,
     pub(crate) ignores_acpi: bool,
@@ -102,7 +103,8 @@ impl Machine {
             on: false,
             turned_at: now,
             boots: 0,
-            serial: serial.into(),
+            serial: Some(serial.into()),
+            uuid: None,
             ignores_on: BTreeSet::new(),
             ignores_acpi: false,
             ignores_force: false,
@@ -408,6 +410,13 @@ impl Power for TestDriver {
         leave.ask().map_err(|fault| PowerError::new(bmc, fault))?;
         let (now, name) = (self.outside.clock.now(), self.name());
         let mut state = self.outside.state();
+        if let (Some(expected), Some(found)) = (&bmc.expect.uuid, &state.machines[&bmc.host].uuid)
+            && order.action.interrupts()
+            && expected != found
+        {
+            let (expected, found) = (expected.clone(), found.clone());
+            return Err(PowerError::new(bmc, Fault::WrongHost { what: "UUID", expected, found }));
+        }
         state.calls.push((now, bmc.host.clone(), self.kind, order));
         if let Endpoint::Wol { mac, .. } = &bmc.endpoint {
             state.packets.push(*mac);
@@ -486,8 +495,9 @@ impl Power for TestDriver {
     async fn identify(&self, bmc: &Bmc) -> Result<Identity, PowerError> {
         self.travel(bmc).await?;
         let state = self.outside.state();
-        let macs = vec![Mac([2, 0, 0, 0, 0, 0xee])]; // of another port than the one that wakes
-        Ok(Identity { serial: Some(state.machines[&bmc.host].serial.clone()), macs, ..Identity::default() })
+        let (machine, macs) = (&state.machines[&bmc.host], vec![Mac([2, 0, 0, 0, 0, 0xee])]); // not the one that wakes
+        let (serial, uuid) = (machine.serial.clone(), machine.uuid.clone());
+        Ok(Identity { serial, uuid, macs, ..Identity::default() })
     }
 }
 
@@ -620,7 +630,7 @@ impl ClusterPort for BareCluster {
     }
 
     async fn changed(&self, _: u64) {
-        std::future::pending().await;
+        std::future::pending::<()>().await;
     }
 
     async fn act(&self, node: &str, _: &NodeAction) -> Result<Acted, ActError> {

@@ -1,6 +1,6 @@
 //! What a machine says it is, for discovery.
 
-use muster_model::power::{Fault, Identity, Mac, shown};
+use muster_model::power::{Fault, Identity, Mac, given_uuid, shown};
 use serde_json::Value;
 
 use super::conversation::{Conversation, link, links};
@@ -64,7 +64,7 @@ fn summary(system: &Value) -> Identity {
         vendor: text(system, "/Manufacturer"),
         model: text(system, "/Model"),
         serial: text(system, "/SerialNumber"),
-        uuid: text(system, "/UUID"),
+        uuid: text(system, "/UUID").filter(|uuid| given_uuid(uuid).is_some()),
         cpu_model: text(system, "/ProcessorSummary/Model"),
         cpu_sockets: number("/ProcessorSummary/Count"),
         cpu_cores: number("/ProcessorSummary/CoreCount"),

@@ -246,3 +246,29 @@ async fn ops_r10_ipmi_sim_does_on_off_status_100_times() {
     answers(&driver, &host, &peer).await;
     conformance::hundred(&driver, &host).await;
 }
+
+/// The UUID is all that IPMI tells a machine by. A BMC that never got one of its own tells nothing.
+#[tokio::test]
+async fn ops_f15_another_machine_is_not_switched_off() {
+    let bmc = emulated().await;
+    bmc.machine.switch_on();
+    bmc.machine.until(|seen| seen.running).await;
+    let vault = Vault::with("lab", "admin", "secret");
+    let (driver, mut host) = (driver(&vault), host(bmc.address.port(), CipherSuite::Sha256));
+    host.expect.uuid = Some("07070707-0707-0707-0707-070707070708".into());
+    for action in [PowerAction::ForceOff, PowerAction::GracefulOff, PowerAction::Cycle] {
+        let error = driver.request(&host, Order::first(action), &Leave::unlimited()).await.unwrap_err();
+        assert_eq!(error.code(), "POWER_WRONG_HOST", "{error}");
+    }
+    assert!(bmc.counters().controls.is_empty());
+    host.expect.uuid = driver.identify(&host).await.unwrap().uuid;
+    let _ = driver.request(&host, Order::first(PowerAction::ForceOff), &Leave::unlimited()).await.unwrap();
+    assert_eq!(bmc.counters().controls, [0]);
+
+    let account = Account { user: "admin".into(), password: "secret".into(), level: Level::Administrator };
+    let machine = Machine::new(clock(), Timing::default());
+    let address = "127.0.0.1:0".parse().unwrap();
+    let blank = RmcpBmc::start(address, vec![account], [0xff; 16], machine, clock()).await.unwrap();
+    let host = self::host(blank.address.port(), CipherSuite::Sha256);
+    assert_eq!(driver.identify(&host).await.unwrap().uuid, None);
+}
