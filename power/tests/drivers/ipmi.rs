@@ -189,6 +189,8 @@ async fn refusals_have_their_own_codes() {
         (Faults { completion: Some(0xff), ..Faults::default() }, "POWER_REFUSED"),
         (Faults { refuse_suites: vec![17], ..Faults::default() }, "POWER_REFUSED"),
         (Faults { silent: true, ..Faults::default() }, "POWER_SILENT"),
+        // It knows the password as we do, so this is no word about the account.
+        (Faults { refuse_proof: true, ..Faults::default() }, "POWER_BUSY"),
     ] {
         bmc.set_faults(faults.clone());
         let error = driver.read(&host).await.unwrap_err();
@@ -271,4 +273,27 @@ async fn ops_f15_another_machine_is_not_switched_off() {
     let blank = RmcpBmc::start(address, vec![account], [0xff; 16], machine, clock()).await.unwrap();
     let host = self::host(blank.address.port(), CipherSuite::Sha256);
     assert_eq!(driver.identify(&host).await.unwrap().uuid, None);
+}
+
+/// A BMC that takes longer for an account than other packets are waited for is slow, and its account is right.
+#[tokio::test]
+async fn a_bmc_that_is_slow_with_the_account_does_not_refuse_it() {
+    let bmc = emulated().await;
+    bmc.set_faults(Faults { slow_account: Duration::from_secs(2), ..Faults::default() });
+    let vault = Vault::with("lab", "admin", "secret");
+    let (driver, host) = (driver(&vault), host(bmc.address.port(), CipherSuite::Sha256));
+    assert_eq!(driver.read(&host).await.unwrap().state, PowerState::Off);
+    let counters = bmc.counters();
+    assert_eq!((counters.opened, counters.refused), (1, 0), "{counters:?}");
+}
+
+/// The packet that asks about an account is not repeated; where one is lost, the login begins again.
+#[tokio::test]
+async fn a_login_begins_again_when_a_packet_of_it_is_lost() {
+    let bmc = emulated().await;
+    let vault = Vault::with("lab", "admin", "secret");
+    let (driver, host) = (driver(&vault), host(bmc.address.port(), CipherSuite::Sha256));
+    bmc.set_faults(Faults { lose_account: 1, ..Faults::default() });
+    assert_eq!(driver.read(&host).await.unwrap().state, PowerState::Off);
+    assert_eq!(bmc.counters().opened, 2);
 }
