@@ -146,6 +146,7 @@ impl Inner {
             credential: &credential,
             memory: &mut memory,
             leave: job.leave().cloned(),
+            until: None,
         };
         talk.begin().await?;
         let path = talk.choose_system(system.as_deref(), &bmc.expect).await?;

@@ -67,6 +67,10 @@ pub struct Faults {
     pub task: bool,
     /// The task of a reset fails.
     pub task_fails: bool,
+    /// The task of a reset never ends.
+    pub task_hangs: bool,
+    /// What watches a task answers with this HTTP status.
+    pub task_status: Option<u16>,
     /// The reset types are told by an `ActionInfo` resource only.
     pub action_info: bool,
     /// The reset types that are offered, instead of all.

@@ -228,9 +228,13 @@ impl Call<'_> {
 
     fn task(&self, id: &str) -> Response {
         let mut inner = self.bmc.inner();
+        inner.counters.task_polls += 1;
+        if let Some(status) = self.faults.task_status.and_then(|status| StatusCode::from_u16(status).ok()) {
+            return failure(status, "GeneralError", "The monitor was told to fail.");
+        }
         let Some(task) = inner.tasks.get_mut(id) else { return not_found() };
         if task.polls_left > 0 {
-            task.polls_left -= 1;
+            task.polls_left -= u32::from(!self.faults.task_hangs);
             return json_answer(StatusCode::ACCEPTED, &[], &resources::task(id, "Running", "OK"));
         }
         let (state, status) = if task.failed { ("Exception", "Critical") } else { ("Completed", "OK") };

@@ -24,11 +24,12 @@ const BASIC_FOR: Duration = Duration::from_mins(5);
 /// Longest path that is followed. Real ones have under 200 characters.
 const MAX_PATH: usize = 512;
 
-/// What a request changes. Sessions come and go without touching the machine.
+/// What a request is for. Sessions come and go without touching the machine, and no limit cuts a login short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Change {
-    Nothing,
-    Machine,
+enum Aim {
+    Session,
+    Answer,
+    Change,
 }
 
 /// One operation's exchange with a BMC, while it holds the BMC's slot.
@@ -43,6 +44,8 @@ pub(super) struct Conversation<'a> {
     pub memory: &'a mut Memory,
     /// Whether the machine may be changed still. `None` where nothing is to be changed.
     pub leave: Option<Leave>,
+    /// Until when (monotonic) answers are waited for, where that is sooner than the limits of the wire.
+    pub until: Option<Duration>,
 }
 
 impl Conversation<'_> {
@@ -65,6 +68,10 @@ impl Conversation<'_> {
             });
         }
         Ok(())
+    }
+
+    pub(super) fn now(&self) -> Duration {
+        self.setup.clock.monotonic()
     }
 
     pub(super) fn root(&self) -> &Root {
@@ -109,8 +116,8 @@ impl Conversation<'_> {
             if let Some(tag) = if_match.and_then(|tag| HeaderValue::from_str(tag).ok()) {
                 headers.insert("if-match", tag);
             }
-            let change = if method == Method::GET { Change::Nothing } else { Change::Machine };
-            let answer = self.exchange(method.clone(), path, headers, body, change).await?;
+            let aim = if method == Method::GET { Aim::Answer } else { Aim::Change };
+            let answer = self.exchange(method.clone(), path, headers, body, aim).await?;
             match answer.status {
                 401 if by_session && again => {
                     // The BMC has dropped the session by itself; there is nothing left to end.
@@ -134,24 +141,25 @@ impl Conversation<'_> {
         path: &str,
         mut headers: HeaderMap,
         body: Option<&Value>,
-        change: Change,
+        aim: Aim,
     ) -> Result<Answer, Failed> {
         let bytes = body.map(|body| body.to_string().into_bytes());
-        let room = self.room(change)?;
+        let room = self.room(aim)?;
         let answer = self.wire.send(method.clone(), path, headers.clone(), bytes.clone(), room).await?;
         if answer.status != 406 {
             return Ok(answer);
         }
         headers.remove("accept-encoding"); // some firmware knows no "identity"
-        let room = self.room(change)?;
+        let room = self.room(aim)?;
         self.wire.send(method, path, headers, bytes, room).await
     }
 
     /// How long the next request may take, beside the limits of the wire.
-    fn room(&self, change: Change) -> Result<Option<Duration>, Failed> {
-        let leave = match change {
-            Change::Nothing => return Ok(None),
-            Change::Machine => self.leave.as_ref(),
+    fn room(&self, aim: Aim) -> Result<Option<Duration>, Failed> {
+        let leave = match aim {
+            Aim::Session => return Ok(None),
+            Aim::Answer => return Ok(self.until.map(|until| until.saturating_sub(self.now()))),
+            Aim::Change => self.leave.as_ref(),
         };
         let leave = leave.expect("only a job that was given leave changes anything");
         leave.ask().map(Some).map_err(|fault| Failed { fault, sent: false })
@@ -164,7 +172,7 @@ impl Conversation<'_> {
         headers: HeaderMap,
         body: Option<&Value>,
     ) -> Result<Answer, Fault> {
-        self.exchange(method, path, headers, body, Change::Nothing).await.map_err(|failed| failed.fault)
+        self.exchange(method, path, headers, body, Aim::Session).await.map_err(|failed| failed.fault)
     }
 
     /// Makes sure that there is a session where one can be had. Tells whether there is.
