@@ -65,6 +65,8 @@ struct Memory {
     root: Option<Root>,
     /// Until when (monotonic) no session is tried, because the BMC had no room for one.
     basic_until: Option<Duration>,
+    /// It refused the account with a call and took it for a session.
+    no_basic: bool,
     /// Paths of systems by their configured id.
     systems: BTreeMap<Option<String>, String>,
     quirks: Quirks,

@@ -33,6 +33,10 @@ pub struct Faults {
     pub refuse_account: bool,
     /// The account must change its password first.
     pub password_change: bool,
+    /// The account is taken for a session alone, not with each call.
+    pub no_basic: bool,
+    /// Sessions are made and the answer never comes.
+    pub swallow_login: bool,
     /// Sessions that fit into the table (0: there is no session service).
     pub session_limit: Option<u32>,
 

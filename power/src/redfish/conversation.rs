@@ -121,8 +121,13 @@ impl Conversation<'_> {
             match answer.status {
                 401 if by_session && again => {
                     // The BMC has dropped the session by itself; there is nothing left to end.
-                    self.memory.session = None;
-                    self.setup.ledger.forget(&self.ledger_key()).await;
+                    if let Some(Session { location: Some(location), .. }) = self.memory.session.take() {
+                        self.setup.ledger.forget(&self.ledger_key(), &location).await;
+                    }
+                }
+                401 if again && self.memory.basic_until.take().is_some() => {
+                    // Perhaps not the account is refused but the way in, which some BMCs have switched off.
+                    self.memory.no_basic = true;
                 }
                 401 => {
                     let fault = self.refused();
@@ -186,54 +191,85 @@ impl Conversation<'_> {
         if self.auth == RedfishAuth::Basic || no_room {
             return Ok(false);
         }
-        self.end_leftover().await?;
+        let left = self.end_leftover().await?;
 
         let password = String::from_utf8_lossy(self.credential.password.expose());
         let body = json!({ "UserName": self.credential.user, "Password": password });
-        let answer = self.send(Method::POST, &sessions, common_headers(), Some(&body)).await?;
+        let asked = self.exchange(Method::POST, &sessions, common_headers(), Some(&body), Aim::Session).await;
+        let answer = asked.map_err(|failed| {
+            if failed.sent && !self.memory.no_basic {
+                // There may be a session now that nobody can end: not one more with every call.
+                self.memory.basic_until = Some(now.saturating_add(BASIC_FOR));
+            }
+            failed.fault
+        })?;
         match answer.status {
             401 => Err(self.refused()),
             403 => Err(self.forbidden(&answer)),
             200..=299 => {
-                let Some(token) = answer.header("x-auth-token") else {
-                    self.memory.basic_until = Some(now.saturating_add(BASIC_FOR));
-                    return Ok(false);
-                };
-                let location = answer.header("location").and_then(|place| self.local(place));
+                let Some(token) = answer.header("x-auth-token") else { return self.without_session(now) };
+                let token = Secret::new(token);
+                let location = session_path(&answer);
                 if let Some(location) = &location {
                     self.setup.ledger.remember(&self.ledger_key(), location).await;
                 }
                 self.memory.session = Some(Session {
-                    token: Secret::new(token),
-                    location,
+                    token,
+                    location: location.clone(),
                     version: self.credential.version.clone(),
                     approved: self.approved.clone(),
                     trust: self.trust.clone(),
                 });
+                if let Some(left) = left.filter(|left| Some(left) != location.as_ref()) {
+                    self.end_other(&left).await;
+                }
                 Ok(true)
             }
-            _ => {
-                tracing::debug!(status = answer.status, bmc = %self.approved.socket, "no session, using basic");
-                self.memory.basic_until = Some(now.saturating_add(BASIC_FOR));
-                Ok(false)
+            status => {
+                tracing::debug!(status, bmc = %self.approved.socket, "no session, using basic");
+                self.without_session(now)
             }
         }
     }
 
-    /// Ends the session that an earlier process left behind, if one is on record.
-    async fn end_leftover(&mut self) -> Result<(), Fault> {
+    /// Goes on with basic authentication for a while, unless the BMC takes none.
+    fn without_session(&mut self, now: Duration) -> Result<bool, Fault> {
+        if self.memory.no_basic {
+            return Err(Fault::Busy {
+                why: "it gives no session, and it refuses basic authentication".into(),
+            });
+        }
+        self.memory.basic_until = Some(now.saturating_add(BASIC_FOR));
+        Ok(false)
+    }
+
+    /// Ends the session that an earlier process left behind, if one is on record. Gives it back when that takes a session
+    /// of one's own: a BMC with basic authentication switched off refuses every account here, and says nothing of ours.
+    async fn end_leftover(&mut self) -> Result<Option<String>, Fault> {
         let key = self.ledger_key();
-        let Some(left) = self.setup.ledger.recall(&key).await else { return Ok(()) };
+        let Some(left) = self.setup.ledger.recall(&key).await else { return Ok(None) };
         if follow(&left).is_ok() {
+            if self.memory.no_basic {
+                return Ok(Some(left));
+            }
             let mut headers = common_headers();
             headers.insert("authorization", self.basic());
             let answer = self.send(Method::DELETE, &left, headers, None).await?;
-            if answer.status == 401 {
-                return Err(self.refused());
+            if !is_gone(&answer) {
+                return Ok(Some(left));
             }
         }
-        self.setup.ledger.forget(&key).await;
-        Ok(())
+        self.setup.ledger.forget(&key, &left).await;
+        Ok(None)
+    }
+
+    /// Ends another session than one's own, from within that.
+    async fn end_other(&mut self, left: &str) {
+        let headers = self.authenticated();
+        let ended = self.send(Method::DELETE, left, headers, None).await;
+        if !ended.is_ok_and(|answer| is_gone(&answer)) {
+            tracing::warn!(bmc = %self.approved.socket, "a session of an earlier process was left open");
+        }
     }
 
     pub(super) async fn end_session(&mut self) {
@@ -252,6 +288,7 @@ impl Conversation<'_> {
 
     fn refused(&mut self) -> Fault {
         self.memory.session = None;
+        self.memory.no_basic = false;
         self.memory.refused = Some(self.account());
         Fault::Denied { credential: self.name.to_owned() }
     }
@@ -280,20 +317,29 @@ impl Conversation<'_> {
         pair.extend_from_slice(self.credential.password.expose());
         sensitive(format!("Basic {}", BASE64_STANDARD.encode(&*pair)).as_bytes())
     }
+}
 
-    /// The path of a `Location`, which may be absolute but must be this BMC's own.
-    pub(super) fn local(&self, location: &str) -> Option<String> {
-        let path = match location.split_once("://") {
-            None => location,
-            Some((_, rest)) => {
-                let (authority, _) = rest.split_at(rest.find('/')?);
-                let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
-                let ours = host.trim_matches(['[', ']']).eq_ignore_ascii_case(&self.approved.host);
-                if ours { &rest[authority.len()..] } else { return None }
-            }
-        };
-        follow(path).ok()
-    }
+/// The path of a `Location`. It may be absolute, under whatever name the BMC gives to itself; what is asked there goes to
+/// the address that was approved all the same.
+pub(super) fn local(location: &str) -> Option<String> {
+    let path = match location.split_once("://") {
+        None => location,
+        Some((_, rest)) => &rest[rest.find('/')?..],
+    };
+    follow(path).ok()
+}
+
+/// Where a session is that was just made.
+fn session_path(answer: &Answer) -> Option<String> {
+    answer.header("location").and_then(local).or_else(|| {
+        let body = answer.json("a session").ok()?;
+        follow(body.get("@odata.id")?.as_str()?).ok()
+    })
+}
+
+/// Whether the answer to a session's end says that it is not there any more.
+const fn is_gone(answer: &Answer) -> bool {
+    matches!(answer.status, 200..=299 | 404 | 410)
 }
 
 /// Ends a session. A BMC that does not answer keeps it until it expires; the ledger remembers it.
@@ -303,7 +349,13 @@ pub(super) async fn log_out(setup: &Setup, session: Session) {
     let mut headers = common_headers();
     headers.insert("x-auth-token", sensitive(session.token.expose()));
     match wire.send(Method::DELETE, location, headers, None, None).await {
-        Ok(_) => setup.ledger.forget(&session.approved.socket.to_string()).await,
+        // It knows the token no more.
+        Ok(answer) if is_gone(&answer) || answer.status == 401 => {
+            setup.ledger.forget(&session.approved.socket.to_string(), location).await;
+        }
+        Ok(answer) => {
+            tracing::warn!(bmc = %session.approved.socket, status = answer.status, "a session was left open");
+        }
         Err(failed) => {
             tracing::warn!(bmc = %session.approved.socket, code = failed.fault.code(), "a session was left open");
         }
@@ -397,6 +449,26 @@ pub(super) fn refusal(asked: &str, answer: &Answer) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_session_is_found_under_whatever_name_its_bmc_has() {
+        #[track_caller]
+        fn check(location: Option<&str>, body: &str, expected: Option<&str>) {
+            let headers = location.map(|place| ("location".parse().unwrap(), place.parse().unwrap()));
+            let answer = Answer { status: 201, headers: headers.into_iter().collect(), body: body.into() };
+            assert_eq!(session_path(&answer).as_deref(), expected, "{location:?} {body}");
+        }
+        let here = Some("/redfish/v1/Sessions/7");
+        check(here, "{}", here);
+        check(Some("https://[fd00::1]/redfish/v1/Sessions/7"), "", here);
+        check(Some("https://[fd00::1]:8443/redfish/v1/Sessions/7"), "", here);
+        check(Some("https://bmc-17.local/redfish/v1/Sessions/7"), "", here);
+        check(None, r#"{"@odata.id": "/redfish/v1/Sessions/7"}"#, here);
+        check(Some("https://bmc"), r#"{"@odata.id": "/redfish/v1/Sessions/7"}"#, here);
+        check(None, r#"{"@odata.id": 7}"#, None);
+        check(None, "", None);
+        check(Some("https://bmc/../up"), "", None);
+    }
 
     #[test]
     fn only_plain_local_links_are_followed() {

@@ -8,7 +8,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{
-    conversation::{Conversation, follow, links, message_ids, refusal},
+    conversation::{Conversation, follow, links, local, message_ids, refusal},
     system::{power_state, prove},
 };
 use crate::http::Answer;
@@ -171,7 +171,7 @@ impl Conversation<'_> {
 
     /// Follows a task until it ends or the patience for it does. A task that says that it failed is a refusal.
     async fn watch_task(&mut self, accepted: &Answer, asked: &str) -> Result<(), Fault> {
-        let Some(monitor) = accepted.header("location").and_then(|place| self.local(place)) else {
+        let Some(monitor) = accepted.header("location").and_then(local) else {
             return Ok(()); // nothing to follow: reading the power state tells
         };
         // It was accepted: whatever the monitor does not tell is told by reading.
