@@ -101,6 +101,14 @@ impl Redfish {
         Self(Arc::new(Inner { setup, slots: Slots::default() }))
     }
 
+    /// Ends the session on one BMC, for whoever asked it once and leaves it alone from then on.
+    pub async fn close_one(&self, bmc: &Bmc) {
+        let Endpoint::Redfish { url, .. } = &bmc.endpoint else { return };
+        if let Ok(approved) = self.0.setup.rules.approve_url(url, Path::None).await {
+            self.0.end_session(&self.0.slots.slot(approved.socket)).await;
+        }
+    }
+
     async fn run(&self, bmc: &Bmc, job: Job) -> Result<Done, PowerError> {
         let (inner, target) = (Arc::clone(&self.0), bmc.clone());
         let task = tokio::spawn(async move { inner.perform(&target, job).await });
@@ -163,6 +171,13 @@ impl Inner {
             Job::Identify => talk.identify(&path).await.map(Box::new).map(Done::Identity),
             Job::LogTail(most) => talk.log_tail(&path, &bmc.expect, most).await.map(Done::Log),
             Job::RestartBmc(_) => talk.restart_bmc(&path, &bmc.expect).await.map(Done::Accepted),
+        }
+    }
+
+    async fn end_session(&self, slot: &tokio::sync::Mutex<Memory>) {
+        let session = slot.lock().await.session.take();
+        if let Some(session) = session {
+            conversation::log_out(&self.setup, session).await;
         }
     }
 
@@ -242,12 +257,7 @@ impl Power for Redfish {
     }
 
     async fn close(&self) {
-        let ends = self.0.slots.all().into_iter().map(|slot| async move {
-            let session = slot.lock().await.session.take();
-            if let Some(session) = session {
-                conversation::log_out(&self.0.setup, session).await;
-            }
-        });
+        let ends = self.0.slots.all().into_iter().map(|slot| async move { self.0.end_session(&slot).await });
         futures::future::join_all(ends).await;
     }
 }

@@ -204,3 +204,16 @@ async fn a_login_that_is_not_answered_is_not_tried_with_every_poll() {
     }
     assert_eq!(lab.counters().logins, 1);
 }
+
+#[tokio::test]
+async fn the_end_of_one_conversation_is_not_the_end_of_the_others() {
+    let fleet = Fleet::start(&Layout { bmcs: 2, ..Layout::default() }, clock()).await.unwrap();
+    let driver = Redfish::new(setup(&Vault::with("lab", "admin", "emulated")));
+    let hosts: Vec<Bmc> = fleet.bmcs().map(|bmc| redfish_host(&bmc.url())).collect();
+    for host in &hosts {
+        driver.read(host).await.unwrap();
+    }
+    driver.close_one(&hosts[0]).await;
+    let sessions: Vec<u64> = fleet.bmcs().map(|bmc| bmc.counters().sessions).collect();
+    assert_eq!(sessions, [0, 1]);
+}
