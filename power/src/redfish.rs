@@ -111,7 +111,8 @@ impl Redfish {
 
     async fn run(&self, bmc: &Bmc, job: Job) -> Result<Done, PowerError> {
         let (inner, target) = (Arc::clone(&self.0), bmc.clone());
-        let task = tokio::spawn(async move { inner.perform(&target, job).await });
+        let (waited, _waiting) = Leave::unlimited().for_one_call();
+        let task = tokio::spawn(async move { inner.perform(&target, job, waited).await });
         match task.await {
             Ok(done) => done.map_err(|fault| PowerError::new(bmc, fault)),
             Err(broken) => {
@@ -124,7 +125,8 @@ impl Redfish {
 }
 
 impl Inner {
-    async fn perform(&self, bmc: &Bmc, job: Job) -> Result<Done, Fault> {
+    /// `waited` ends when nobody waits for the answer any more.
+    async fn perform(&self, bmc: &Bmc, job: Job, waited: Leave) -> Result<Done, Fault> {
         let Endpoint::Redfish { url, trust, auth, system } = &bmc.endpoint else {
             return Err(Fault::Invalid { why: "its endpoint is not a Redfish one".into() });
         };
@@ -142,6 +144,7 @@ impl Inner {
 
         let slot = self.slots.slot(approved.socket);
         let mut memory = slot.lock().await;
+        waited.ask()?;
         let account = Refused { credential: name.to_owned(), version: credential.version.clone() };
         if memory.refused.as_ref() == Some(&account) {
             return Err(Fault::Denied { credential: name.to_owned() });
@@ -156,6 +159,7 @@ impl Inner {
             credential: &credential,
             memory: &mut memory,
             leave: job.leave().cloned(),
+            waited,
             until: None,
         };
         talk.begin().await?;

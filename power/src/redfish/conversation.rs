@@ -44,6 +44,8 @@ pub(super) struct Conversation<'a> {
     pub memory: &'a mut Memory,
     /// Whether the machine may be changed still. `None` where nothing is to be changed.
     pub leave: Option<Leave>,
+    /// Ends when nobody waits for the answer: nothing more is asked then, and the next caller has the BMC.
+    pub waited: Leave,
     /// Until when (monotonic) answers are waited for, where that is sooner than the limits of the wire.
     pub until: Option<Duration>,
 }
@@ -110,13 +112,16 @@ impl Conversation<'_> {
         body: Option<&Value>,
         if_match: Option<&str>,
     ) -> Result<Answer, Failed> {
+        let aim = if method == Method::GET { Aim::Answer } else { Aim::Change };
         for again in [true, false] {
+            if aim == Aim::Answer {
+                self.waited.ask().map_err(|fault| Failed { fault, sent: false })?;
+            }
             let by_session = self.log_in().await.map_err(|fault| Failed { fault, sent: false })?;
             let mut headers = self.authenticated();
             if let Some(tag) = if_match.and_then(|tag| HeaderValue::from_str(tag).ok()) {
                 headers.insert("if-match", tag);
             }
-            let aim = if method == Method::GET { Aim::Answer } else { Aim::Change };
             let answer = self.exchange(method.clone(), path, headers, body, aim).await?;
             match answer.status {
                 401 if by_session && again => {
@@ -163,7 +168,15 @@ impl Conversation<'_> {
     fn room(&self, aim: Aim) -> Result<Option<Duration>, Failed> {
         let leave = match aim {
             Aim::Session => return Ok(None),
-            Aim::Answer => return Ok(self.until.map(|until| until.saturating_sub(self.now()))),
+            Aim::Answer => {
+                let room = self.until.map(|until| until.saturating_sub(self.now()));
+                return match room {
+                    Some(Duration::ZERO) => {
+                        Err(Failed { fault: Fault::Silent { limit: Duration::ZERO }, sent: false })
+                    }
+                    room => Ok(room),
+                };
+            }
             Aim::Change => self.leave.as_ref(),
         };
         let leave = leave.expect("only a job that was given leave changes anything");

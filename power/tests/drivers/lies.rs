@@ -392,6 +392,19 @@ async fn a_task_is_watched_for_a_time_and_not_for_a_number_of_answers() {
 }
 
 #[tokio::test]
+async fn a_slow_machine_says_at_least_who_it_is() {
+    let lab = Lab::new().await;
+    let vault = Vault::with("lab", "admin", "emulated");
+    let driver = Redfish::new(Setup { clock: Arc::new(SlowTime::default()), ..setup(&vault) });
+    let identity = driver.identify(&lab.host).await.unwrap();
+    assert_eq!(identity.serial.as_ref(), Some(&lab.bmc().systems[0].serial));
+    assert!(
+        identity.uuid.is_some() && identity.gpus.is_empty(),
+        "there was no time for its parts: {identity:?}"
+    );
+}
+
+#[tokio::test]
 async fn a_full_session_table_is_met_with_basic_authentication() {
     let lab = Lab::new().await;
     lab.bmc().set_faults(Faults { session_limit: Some(1), ..Faults::default() });
