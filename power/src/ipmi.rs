@@ -25,7 +25,7 @@ use muster_model::{
 use crate::{
     address::AddressRules,
     job::{Done, Job, full_abilities},
-    slots::{Refused, Slots},
+    slots::{Account, Slots},
 };
 use chassis::Chassis;
 use session::Session;
@@ -46,7 +46,7 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct Memory {
-    refused: Option<Refused>,
+    refused: Option<Account>,
 }
 
 impl fmt::Debug for Ipmi {
@@ -92,7 +92,7 @@ impl Inner {
         let slot = self.slots.slot(approved.socket);
         let mut memory = slot.lock().await;
         waited.ask()?;
-        let account = Refused { credential: name.to_owned(), version: credential.version.clone() };
+        let account = Account { credential: name.to_owned(), version: credential.version.clone() };
         if memory.refused.as_ref() == Some(&account) {
             return Err(Fault::Denied { credential: name.to_owned() });
         }

@@ -31,7 +31,7 @@ use crate::{
     address::{AddressRules, Approved, Path, Scheme},
     http::{Limits, Wire},
     job::{Done, Job, full_abilities},
-    slots::{Refused, Slots},
+    slots::{Account, Slots},
 };
 use conversation::Conversation;
 pub use ledger::{Ledger, MemoryLedger};
@@ -60,7 +60,7 @@ struct Inner {
 #[derive(Debug, Default)]
 struct Memory {
     session: Option<Session>,
-    refused: Option<Refused>,
+    refused: Option<Account>,
     /// What the service root said, once it was read.
     root: Option<Root>,
     /// Until when (monotonic) no session is tried, because the BMC had no room for one.
@@ -85,7 +85,7 @@ struct Root {
 struct Session {
     token: muster_model::power::Secret,
     location: Option<String>,
-    version: String,
+    account: Account,
     approved: Approved,
     trust: Trust,
 }
@@ -145,7 +145,7 @@ impl Inner {
         let slot = self.slots.slot(approved.socket);
         let mut memory = slot.lock().await;
         waited.ask()?;
-        let account = Refused { credential: name.to_owned(), version: credential.version.clone() };
+        let account = Account { credential: name.to_owned(), version: credential.version.clone() };
         if memory.refused.as_ref() == Some(&account) {
             return Err(Fault::Denied { credential: name.to_owned() });
         }

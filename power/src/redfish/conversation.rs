@@ -15,7 +15,7 @@ use super::{Memory, Root, Session, Setup};
 use crate::{
     address::Approved,
     http::{Answer, Failed, Wire},
-    slots::Refused,
+    slots::Account,
 };
 
 /// How long basic authentication is used after the BMC had no room for a session. Sessions of others expire
@@ -53,7 +53,8 @@ pub(super) struct Conversation<'a> {
 impl Conversation<'_> {
     /// Reads the service root if that was not done yet, and makes sure that the session, if any, is ours.
     pub(super) async fn begin(&mut self) -> Result<(), Fault> {
-        if self.memory.session.as_ref().is_some_and(|open| open.version != self.credential.version) {
+        let account = self.account();
+        if self.memory.session.as_ref().is_some_and(|open| open.account != account) {
             self.end_session().await;
         }
         if self.memory.root.is_none() {
@@ -229,7 +230,7 @@ impl Conversation<'_> {
                 self.memory.session = Some(Session {
                     token,
                     location: location.clone(),
-                    version: self.credential.version.clone(),
+                    account: self.account(),
                     approved: self.approved.clone(),
                     trust: self.trust.clone(),
                 });
@@ -295,8 +296,8 @@ impl Conversation<'_> {
         self.approved.socket.to_string()
     }
 
-    fn account(&self) -> Refused {
-        Refused { credential: self.name.to_owned(), version: self.credential.version.clone() }
+    fn account(&self) -> Account {
+        Account { credential: self.name.to_owned(), version: self.credential.version.clone() }
     }
 
     fn refused(&mut self) -> Fault {

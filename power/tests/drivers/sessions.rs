@@ -217,3 +217,16 @@ async fn the_end_of_one_conversation_is_not_the_end_of_the_others() {
     let sessions: Vec<u64> = fleet.bmcs().map(|bmc| bmc.counters().sessions).collect();
     assert_eq!(sessions, [0, 1]);
 }
+
+#[tokio::test]
+async fn another_credential_of_the_same_version_is_another_account() {
+    let fleet = Fleet::start(&Layout::default(), clock()).await.unwrap();
+    let vault = Vault::with("lab", "admin", "emulated");
+    vault.set("other", "admin", "emulated");
+    let (driver, mut host) = (Redfish::new(setup(&vault)), redfish_host(&fleet.first().url()));
+    driver.read(&host).await.unwrap();
+    host.credential = Some("other".into());
+    driver.read(&host).await.unwrap();
+    let counters = fleet.first().counters();
+    assert_eq!((counters.logins, counters.sessions, counters.sessions_peak), (2, 1, 1), "{counters:?}");
+}
