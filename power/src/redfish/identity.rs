@@ -37,30 +37,39 @@ impl Conversation<'_> {
         {
             identity.bmc_firmware = text(&manager, "/FirmwareVersion");
         }
-        for interface in self.parts(system, "/EthernetInterfaces", "network interfaces").await? {
+        let ports = |interface: &Value| {
             let mac = interface.get("PermanentMACAddress").or(interface.get("MACAddress"));
             if let Some(mac) = mac.and_then(Value::as_str).and_then(|text| text.parse::<Mac>().ok())
                 && !identity.macs.contains(&mac)
             {
                 identity.macs.push(mac);
             }
-        }
-        for processor in self.parts(system, "/Processors", "processors").await? {
+        };
+        self.parts(system, "/EthernetInterfaces", "network interfaces", ports).await?;
+        let gpus = |processor: &Value| {
             if processor.get("ProcessorType").and_then(Value::as_str) == Some("GPU") {
-                identity.gpus.push(text(&processor, "/Model").unwrap_or_else(|| "unnamed".to_owned()));
+                identity.gpus.push(text(processor, "/Model").unwrap_or_else(|| "unnamed".to_owned()));
+            }
+        };
+        self.parts(system, "/Processors", "processors", gpus).await
+    }
+
+    /// Shows each part to `note`, one at a time: a hostile BMC could fill the memory with all of them.
+    async fn parts(
+        &mut self,
+        system: &Value,
+        pointer: &str,
+        what: &str,
+        mut note: impl FnMut(&Value) + Send,
+    ) -> Result<(), Fault> {
+        let Some(path) = link(system, pointer)? else { return Ok(()) };
+        let Some(collection) = self.get_if_there(&path, what).await? else { return Ok(()) };
+        for member in links(&collection, "/Members")?.into_iter().take(MAX_PARTS) {
+            if let Some(part) = self.get_if_there(&member, what).await? {
+                note(&part);
             }
         }
         Ok(())
-    }
-
-    async fn parts(&mut self, system: &Value, pointer: &str, what: &str) -> Result<Vec<Value>, Fault> {
-        let Some(path) = link(system, pointer)? else { return Ok(Vec::new()) };
-        let Some(collection) = self.get_if_there(&path, what).await? else { return Ok(Vec::new()) };
-        let mut parts = Vec::new();
-        for member in links(&collection, "/Members")?.into_iter().take(MAX_PARTS) {
-            parts.extend(self.get_if_there(&member, what).await?);
-        }
-        Ok(parts)
     }
 }
 

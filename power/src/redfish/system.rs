@@ -59,10 +59,10 @@ impl Conversation<'_> {
             let Some(page) = next.take() else { break };
             let (page, _) = self.get(&page, what).await?;
             all.extend(links(&page, "/Members")?);
+            if all.len() > MAX_SYSTEMS {
+                return Err(Fault::malformed(what, format!("it has more than {MAX_SYSTEMS} members")));
+            }
             next = page.get("Members@odata.nextLink").and_then(Value::as_str).map(follow).transpose()?;
-        }
-        if all.len() > MAX_SYSTEMS {
-            return Err(Fault::malformed(what, format!("it has more than {MAX_SYSTEMS} members")));
         }
         Ok(all)
     }
