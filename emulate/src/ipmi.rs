@@ -74,6 +74,8 @@ pub struct Faults {
     pub ignore_acpi: bool,
     /// Boot devices are accepted and forgotten.
     pub ignore_boot: bool,
+    /// The flags of a boot device say UEFI, whatever was written.
+    pub always_uefi: bool,
     /// The cipher suites that are refused.
     pub refuse_suites: Vec<u8>,
 }

@@ -97,6 +97,8 @@ pub(super) struct Memo {
     pub sensors: Option<(Timestamp, Option<Sensors>)>,
     /// What the machine's event log said after a failed boot, until it is in the history.
     pub log: Option<String>,
+    /// What a driver did otherwise than it was asked to, until it is in the history.
+    pub remark: Option<String>,
     /// When energy was last accounted for, whatever is stored.
     pub accounted: Option<Timestamp>,
     /// Its BMC was called in this turn; the scheduler takes it back.
@@ -116,6 +118,7 @@ impl Default for Memo {
             identified: None,
             sensors: None,
             log: None,
+            remark: None,
             accounted: None,
             spoke: false,
         }
@@ -323,6 +326,7 @@ impl Turn<'_> {
         let mut remarks = remarks(&step.effects, self.memo, &seen);
         remarks.extend(would_do(before.as_ref(), &step));
         remarks.extend(self.memo.log.clone());
+        remarks.extend(self.memo.remark.clone());
         let lead = self.lead.clone();
         let writes = Writes {
             name: self.name,
@@ -337,7 +341,7 @@ impl Turn<'_> {
         self.shared.gate().settle(self.name);
         let stored = if muster_model::planted::is("F19") { stored.or(Ok(Stored::Done)) } else { stored };
         match stored? {
-            Stored::Done => (self.memo.taken_over, self.memo.log) = (true, None),
+            Stored::Done => (self.memo.taken_over, self.memo.log, self.memo.remark) = (true, None, None),
             Stored::Lost => {
                 self.shared.reload(self.name).await?;
                 return Ok(After::Rest(Next::In(AT_ONCE)));

@@ -588,6 +588,23 @@ async fn the_second_driver_is_remembered_for_a_while_and_the_first_comes_back() 
     assert_eq!(world.status("h1").await.driver_fallback, None);
 }
 
+/// It boots from there again and again, and somebody should know why.
+#[tokio::test(start_paused = true)]
+async fn a_boot_device_that_stays_for_every_boot_is_in_the_history() {
+    for keeps in [false, true] {
+        let world = World::new().await;
+        world.register("h1", |spec| spec.boot_profile = Some("pxe-once".into())).await;
+        world.outside.state().machines.get_mut("h1").unwrap().keeps_boot = keeps;
+        world.until("h1", Phase::Idle, 120).await;
+        world.pass(130).await;
+        world.want("h1", Switch::On, "i-on").await;
+        world.until("h1", Phase::Serving, 300).await;
+        let events = world.events("h1").await.events;
+        let told = events.iter().filter(|event| event.message.contains("for every boot")).count();
+        assert_eq!(told, usize::from(keeps), "{events:?}");
+    }
+}
+
 /// A BMC that cannot do what a host needs, with another driver behind it that can.
 #[tokio::test(start_paused = true)]
 async fn a_driver_that_is_not_able_leaves_it_to_the_next() {

@@ -80,6 +80,8 @@ pub(crate) struct Machine {
     pub(crate) denies: bool,
     /// What a driver is not able to do on it.
     pub(crate) unable: BTreeSet<(&'static str, &'static str)>,
+    /// A boot device that is set stays for every boot.
+    pub(crate) keeps_boot: bool,
     /// The key that its BMC shows, where keys are compared at all.
     pub(crate) key: Option<Pin>,
     /// How it is talked to without checking who it is.
@@ -115,6 +117,7 @@ impl Machine {
             silent: BTreeSet::new(),
             denies: false,
             unable: BTreeSet::new(),
+            keeps_boot: false,
             key: None,
             unverified: None,
             latency: Duration::from_millis(20),
@@ -471,7 +474,8 @@ impl Power for TestDriver {
             return Err(self.unable(bmc, "boot"));
         }
         state.boots.push(self.kind);
-        Ok(boot)
+        let once = boot.once && !state.machines[&bmc.host].keeps_boot;
+        Ok(BootOverride { once, ..boot })
     }
 
     async fn log_tail(&self, bmc: &Bmc, most: usize) -> Result<Vec<LogEntry>, PowerError> {

@@ -120,13 +120,6 @@ impl Chassis<'_> {
                 return Err(Fault::unsupported("boot by HTTP", muster_model::power::DriverKind::Ipmi));
             }
         };
-        let mut flags = 0x80; // valid
-        if !boot.once {
-            flags |= 0x40;
-        }
-        if boot.mode == Some(BootMode::Uefi) {
-            flags |= 0x20;
-        }
         // Without this the flags expire after 60 s, which is less than some machines need to power on. BMCs
         // that do not know the parameter refuse it, and nothing is lost.
         let keep = command(CHASSIS, 0x08, &[0x03, 0x08]);
@@ -139,15 +132,21 @@ impl Chassis<'_> {
             fault => fault,
         };
         let before = self.boot_flags().await?;
+        let uefi = boot.mode.map_or(before.valid && before.uefi, |mode| mode == BootMode::Uefi);
+        // Valid, for every boot, UEFI.
+        let flags = 0x80 | u8::from(!boot.once) << 6 | u8::from(uefi) << 5;
         if before.device == device && !before.valid {
             // A leftover that looks like what is wanted would pass for success: put something else there first.
             self.write_boot(0x80, u8::from(device == 0), leave).await.map_err(half_done)?;
         }
         self.write_boot(flags, device, leave).await.map_err(half_done)?;
         let kept = self.boot_flags().await?;
-        if kept.device != device || (boot.mode == Some(BootMode::Uefi) && !kept.uefi) {
-            let found = format!("device {:#x}", kept.device);
-            return Err(Fault::BootIgnored { wanted: format!("device {device:#x}"), found });
+        if kept.device != device || (boot.mode.is_some() && kept.uefi != uefi) {
+            let told = |device: u8, uefi: bool| {
+                format!("device {device:#x}, {}", if uefi { "UEFI" } else { "legacy" })
+            };
+            let (wanted, found) = (told(device, uefi), told(kept.device, kept.uefi));
+            return Err(Fault::BootIgnored { wanted, found });
         }
         let mode = kept.uefi.then_some(BootMode::Uefi);
         Ok(BootOverride { target: boot.target, mode, once: !kept.persistent, url: None })

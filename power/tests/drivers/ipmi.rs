@@ -9,8 +9,8 @@ use muster_emulate::{
 use muster_model::{
     Duration, Known,
     power::{
-        Accepted, Bmc, BootOverride, BootTarget, CipherSuite, Credentials, Endpoint, Expected, Leave, Order,
-        Power as _, PowerAction, PowerState, Privilege,
+        Accepted, Bmc, BootMode, BootOverride, BootTarget, CipherSuite, Credentials, Endpoint, Expected,
+        Leave, Order, Power as _, PowerAction, PowerState, Privilege,
     },
 };
 use muster_power::ipmi::Ipmi;
@@ -296,4 +296,26 @@ async fn a_login_begins_again_when_a_packet_of_it_is_lost() {
     bmc.set_faults(Faults { lose_account: 1, ..Faults::default() });
     assert_eq!(driver.read(&host).await.unwrap().state, PowerState::Off);
     assert_eq!(bmc.counters().opened, 2);
+}
+
+#[tokio::test]
+async fn a_boot_mode_is_kept_unless_another_is_asked_for() {
+    let bmc = emulated().await;
+    let vault = Vault::with("lab", "admin", "secret");
+    let (driver, host) = (driver(&vault), host(bmc.address.port(), CipherSuite::Sha256));
+    let set = async |target, mode| {
+        let boot = BootOverride { target, mode, once: true, url: None };
+        driver.set_boot(&host, boot, &Leave::unlimited()).await.map(|kept| kept.mode)
+    };
+    // Nothing was set before.
+    assert_eq!(set(BootTarget::Disk, None).await.unwrap(), None);
+    assert_eq!(set(BootTarget::Pxe, Some(BootMode::Uefi)).await.unwrap(), Some(BootMode::Uefi));
+    assert_eq!(set(BootTarget::Disk, None).await.unwrap(), Some(BootMode::Uefi), "it is kept");
+    assert_eq!(set(BootTarget::Pxe, Some(BootMode::Legacy)).await.unwrap(), None);
+    assert_eq!(set(BootTarget::Disk, None).await.unwrap(), None, "it is kept");
+
+    bmc.set_faults(Faults { always_uefi: true, ..Faults::default() });
+    let error = set(BootTarget::Pxe, Some(BootMode::Legacy)).await.unwrap_err();
+    assert_eq!(error.code(), "POWER_BOOT_OVERRIDE_IGNORED", "{error}");
+    assert!(error.to_string().contains("device 0x1, UEFI"), "{error}");
 }
