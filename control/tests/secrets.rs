@@ -117,3 +117,23 @@ async fn a_secret_is_read_when_it_is_used_and_a_change_of_it_is_a_rotation() {
         assert!(!String::from_utf8_lossy(&entry.value).contains("canary"), "{}", entry.key);
     }
 }
+
+/// A BMC that refused the one is tried with the other, although both are version 1 of a credential of this name.
+#[tokio::test]
+async fn a_credential_that_is_made_anew_is_another() {
+    let store: Arc<dyn Store> = Arc::new(Memory::default());
+    let inventory = Inventory::open(store, Arc::new(StoppedClock)).await.unwrap();
+    let vault = Vault::new(inventory, VaultKey::in_memory().unwrap());
+    let draft = |password: &str| CredentialDraft {
+        name: "rack-a".into(),
+        kind: CredentialKind::Bmc,
+        value: DraftValue::Sealed { user: "root".into(), password: Secret::new(password) },
+    };
+    vault.create(&at(1), "team", draft("wrong")).await.unwrap();
+    let first = vault.credential("team/rack-a").await.unwrap();
+    assert_eq!(vault.credential("team/rack-a").await.unwrap().version, first.version);
+    vault.delete(&at(2), "team", "rack-a", &|_| true).await.unwrap();
+    let (shown, _) = vault.create(&at(3), "team", draft("right")).await.unwrap();
+    assert_eq!(shown.meta.version, 1);
+    assert_ne!(vault.credential("team/rack-a").await.unwrap().version, first.version);
+}

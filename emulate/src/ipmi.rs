@@ -56,6 +56,12 @@ pub struct Faults {
     pub no_room: u32,
     /// Accounts are refused.
     pub refuse_account: bool,
+    /// What it says about an account comes this much later.
+    pub slow_account: Duration,
+    /// So many times what it says about an account is lost.
+    pub lose_account: u32,
+    /// Whoever proves to know the password is refused all the same.
+    pub refuse_proof: bool,
     /// Every command is answered with this completion code.
     pub completion: Option<u8>,
     /// "on" or "off": what is said about power, whatever is true.
@@ -68,6 +74,8 @@ pub struct Faults {
     pub ignore_acpi: bool,
     /// Boot devices are accepted and forgotten.
     pub ignore_boot: bool,
+    /// The flags of a boot device say UEFI, whatever was written.
+    pub always_uefi: bool,
     /// The cipher suites that are refused.
     pub refuse_suites: Vec<u8>,
 }

@@ -21,6 +21,7 @@ mod bmc;
 mod error;
 mod leave;
 mod secret;
+mod uuid;
 
 use std::{collections::BTreeSet, fmt};
 
@@ -36,6 +37,7 @@ pub use bmc::{
 pub use error::{Advice, Fault, PowerError, shown};
 pub use leave::{Leave, Waiting};
 pub use secret::{Credential, CredentialError, Credentials};
+pub use uuid::{given_uuid, same_uuid};
 
 /// The drivers by the names that users write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -232,7 +232,14 @@ pub struct AgentHub {
 #[derive(Debug, Default)]
 struct State {
     hosts: BTreeMap<String, Known>,
-    seen: Seen,
+    /// By host: one that talks too much takes no room from the others.
+    seen: BTreeMap<String, Seen>,
+}
+
+impl State {
+    fn seen_of(&mut self, host: &str) -> &mut Seen {
+        self.seen.entry(host.to_owned()).or_insert_with(Seen::of_one_host)
+    }
 }
 
 /// What the last hello of a host said, as evidence of its boot.
@@ -259,7 +266,7 @@ impl AgentHub {
             return Err(Distrust::Stale);
         }
         let mut state = self.state();
-        if !state.seen.take(&hello.nonce, fresh_until, now) {
+        if !state.seen_of(&hello.host).take(&hello.nonce, fresh_until, now) {
             return Err(Distrust::Replayed);
         }
         // An order for an earlier boot has been carried out, one way or the other.
@@ -299,7 +306,7 @@ impl AgentHub {
             return Err(Distrust::Stale);
         }
         let mut state = self.state();
-        if !state.seen.take(&taken.nonce, fresh_until, now) {
+        if !state.seen_of(&taken.token.host).take(&taken.nonce, fresh_until, now) {
             return Err(Distrust::Replayed);
         }
         if let Some(known) = state.hosts.get_mut(&taken.token.host) {

@@ -36,6 +36,8 @@ impl Default for Limits {
 pub(crate) const MAX_BODY: usize = 1 << 20;
 /// Redfish nests about 8 deep.
 pub(crate) const MAX_DEPTH: usize = 32;
+/// A full log of [`MAX_BODY`] has some 50,000 values. Each takes up to 600 bytes once it is read, however short it was.
+const MAX_VALUES: usize = 100_000;
 
 /// A way to one address, with its trust decided.
 #[derive(Debug)]
@@ -145,8 +147,12 @@ impl Answer {
 
     /// The body as JSON, within the bounds.
     pub(crate) fn json(&self, asked: &str) -> Result<Value, Fault> {
-        if depth(&self.body) > MAX_DEPTH {
+        let shape = shape(&self.body);
+        if shape.depth > MAX_DEPTH {
             return Err(Fault::malformed(asked, format!("it is nested deeper than {MAX_DEPTH} levels")));
+        }
+        if shape.values > MAX_VALUES {
+            return Err(Fault::malformed(asked, format!("it has more than {MAX_VALUES} values")));
         }
         serde_json::from_slice(&self.body).map_err(|error| {
             let start = String::from_utf8_lossy(&self.body[..self.body.len().min(60)]).into_owned();
@@ -155,9 +161,18 @@ impl Answer {
     }
 }
 
-/// How deep brackets nest outside of strings.
-fn depth(json: &[u8]) -> usize {
-    let (mut now, mut most, mut text, mut escaped) = (0_usize, 0, false, false);
+/// What reading a text as JSON would cost, found without doing so.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Shape {
+    /// How deep brackets nest outside of strings.
+    depth: usize,
+    /// At least as many as there are values.
+    values: usize,
+}
+
+fn shape(json: &[u8]) -> Shape {
+    let mut shape = Shape { depth: 0, values: 1 };
+    let (mut now, mut text, mut escaped) = (0_usize, false, false);
     for byte in json {
         match byte {
             _ if escaped => escaped = false,
@@ -165,13 +180,15 @@ fn depth(json: &[u8]) -> usize {
             b'"' => text = !text,
             b'{' | b'[' if !text => {
                 now += 1;
-                most = most.max(now);
+                shape.depth = shape.depth.max(now);
+                shape.values += 1;
             }
             b'}' | b']' if !text => now = now.saturating_sub(1),
+            b',' if !text => shape.values += 1,
             _ => {}
         }
     }
-    most
+    shape
 }
 
 #[cfg(test)]
@@ -179,9 +196,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nesting_is_counted_outside_of_text() {
-        assert_eq!(depth(br#"{"a":[{"b":"[[[[\"[["}]}"#), 3);
-        assert_eq!(depth("[".repeat(1000).as_bytes()), 1000);
-        assert_eq!(depth(b"]]]["), 1);
+    fn nesting_and_values_are_counted_outside_of_text() {
+        #[track_caller]
+        fn check(json: impl AsRef<[u8]>, depth: usize, values: usize) {
+            assert_eq!(shape(json.as_ref()), Shape { depth, values });
+        }
+        check(br#"{"a":[{"b":"[[[[\"[[,,"}]}"#, 3, 4);
+        check("[".repeat(1000), 1000, 1001);
+        check(b"]]][", 1, 2);
+        check(r#"[1,"2",{"three":4,"five":6}]"#, 2, 6);
+    }
+
+    #[test]
+    fn an_answer_of_very_many_values_is_not_read() {
+        let body = format!("[{}0]", "0,".repeat(200_000)).into_bytes();
+        let answer = Answer { status: 200, headers: HeaderMap::new(), body };
+        assert_eq!(answer.json("a log").unwrap_err().code(), "POWER_MALFORMED_ANSWER");
     }
 }

@@ -25,7 +25,7 @@ use muster_model::{
 use crate::{
     address::AddressRules,
     job::{Done, Job, full_abilities},
-    slots::{Refused, Slots},
+    slots::{Account, Slots},
 };
 use chassis::Chassis;
 use session::Session;
@@ -46,7 +46,7 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct Memory {
-    refused: Option<Refused>,
+    refused: Option<Account>,
 }
 
 impl fmt::Debug for Ipmi {
@@ -63,7 +63,8 @@ impl Ipmi {
     /// Runs as a task of its own: a caller that goes away must not leave a session open.
     async fn run(&self, bmc: &Bmc, job: Job) -> Result<Done, PowerError> {
         let (inner, target) = (Arc::clone(&self.0), bmc.clone());
-        match tokio::spawn(async move { inner.perform(&target, job).await }).await {
+        let (waited, _waiting) = Leave::unlimited().for_one_call();
+        match tokio::spawn(async move { inner.perform(&target, job, &waited).await }).await {
             Ok(done) => done.map_err(|fault| PowerError::new(bmc, fault)),
             Err(broken) => {
                 tracing::error!(host = bmc.host, driver = "ipmi", error = %broken, "a bmc call broke off");
@@ -75,7 +76,8 @@ impl Ipmi {
 }
 
 impl Inner {
-    async fn perform(&self, bmc: &Bmc, job: Job) -> Result<Done, Fault> {
+    /// `waited` ends when nobody waits for the answer any more.
+    async fn perform(&self, bmc: &Bmc, job: Job, waited: &Leave) -> Result<Done, Fault> {
         let Endpoint::Ipmi { address, suite, privilege } = &bmc.endpoint else {
             return Err(Fault::Invalid { why: "its endpoint is not an IPMI one".into() });
         };
@@ -89,7 +91,8 @@ impl Inner {
 
         let slot = self.slots.slot(approved.socket);
         let mut memory = slot.lock().await;
-        let account = Refused { credential: name.to_owned(), version: credential.version.clone() };
+        waited.ask()?;
+        let account = Account { credential: name.to_owned(), version: credential.version.clone() };
         if memory.refused.as_ref() == Some(&account) {
             return Err(Fault::Denied { credential: name.to_owned() });
         }

@@ -31,7 +31,7 @@ use crate::{
     address::{AddressRules, Approved, Path, Scheme},
     http::{Limits, Wire},
     job::{Done, Job, full_abilities},
-    slots::{Refused, Slots},
+    slots::{Account, Slots},
 };
 use conversation::Conversation;
 pub use ledger::{Ledger, MemoryLedger};
@@ -60,11 +60,13 @@ struct Inner {
 #[derive(Debug, Default)]
 struct Memory {
     session: Option<Session>,
-    refused: Option<Refused>,
+    refused: Option<Account>,
     /// What the service root said, once it was read.
     root: Option<Root>,
     /// Until when (monotonic) no session is tried, because the BMC had no room for one.
     basic_until: Option<Duration>,
+    /// It refused the account with a call and took it for a session.
+    no_basic: bool,
     /// Paths of systems by their configured id.
     systems: BTreeMap<Option<String>, String>,
     quirks: Quirks,
@@ -83,7 +85,7 @@ struct Root {
 struct Session {
     token: muster_model::power::Secret,
     location: Option<String>,
-    version: String,
+    account: Account,
     approved: Approved,
     trust: Trust,
 }
@@ -99,9 +101,18 @@ impl Redfish {
         Self(Arc::new(Inner { setup, slots: Slots::default() }))
     }
 
+    /// Ends the session on one BMC, for whoever asked it once and leaves it alone from then on.
+    pub async fn close_one(&self, bmc: &Bmc) {
+        let Endpoint::Redfish { url, .. } = &bmc.endpoint else { return };
+        if let Ok(approved) = self.0.setup.rules.approve_url(url, Path::None).await {
+            self.0.end_session(&self.0.slots.slot(approved.socket)).await;
+        }
+    }
+
     async fn run(&self, bmc: &Bmc, job: Job) -> Result<Done, PowerError> {
         let (inner, target) = (Arc::clone(&self.0), bmc.clone());
-        let task = tokio::spawn(async move { inner.perform(&target, job).await });
+        let (waited, _waiting) = Leave::unlimited().for_one_call();
+        let task = tokio::spawn(async move { inner.perform(&target, job, waited).await });
         match task.await {
             Ok(done) => done.map_err(|fault| PowerError::new(bmc, fault)),
             Err(broken) => {
@@ -114,7 +125,8 @@ impl Redfish {
 }
 
 impl Inner {
-    async fn perform(&self, bmc: &Bmc, job: Job) -> Result<Done, Fault> {
+    /// `waited` ends when nobody waits for the answer any more.
+    async fn perform(&self, bmc: &Bmc, job: Job, waited: Leave) -> Result<Done, Fault> {
         let Endpoint::Redfish { url, trust, auth, system } = &bmc.endpoint else {
             return Err(Fault::Invalid { why: "its endpoint is not a Redfish one".into() });
         };
@@ -132,7 +144,8 @@ impl Inner {
 
         let slot = self.slots.slot(approved.socket);
         let mut memory = slot.lock().await;
-        let account = Refused { credential: name.to_owned(), version: credential.version.clone() };
+        waited.ask()?;
+        let account = Account { credential: name.to_owned(), version: credential.version.clone() };
         if memory.refused.as_ref() == Some(&account) {
             return Err(Fault::Denied { credential: name.to_owned() });
         }
@@ -146,6 +159,8 @@ impl Inner {
             credential: &credential,
             memory: &mut memory,
             leave: job.leave().cloned(),
+            waited,
+            until: None,
         };
         talk.begin().await?;
         let path = talk.choose_system(system.as_deref(), &bmc.expect).await?;
@@ -160,6 +175,13 @@ impl Inner {
             Job::Identify => talk.identify(&path).await.map(Box::new).map(Done::Identity),
             Job::LogTail(most) => talk.log_tail(&path, &bmc.expect, most).await.map(Done::Log),
             Job::RestartBmc(_) => talk.restart_bmc(&path, &bmc.expect).await.map(Done::Accepted),
+        }
+    }
+
+    async fn end_session(&self, slot: &tokio::sync::Mutex<Memory>) {
+        let session = slot.lock().await.session.take();
+        if let Some(session) = session {
+            conversation::log_out(&self.setup, session).await;
         }
     }
 
@@ -239,12 +261,7 @@ impl Power for Redfish {
     }
 
     async fn close(&self) {
-        let ends = self.0.slots.all().into_iter().map(|slot| async move {
-            let session = slot.lock().await.session.take();
-            if let Some(session) = session {
-                conversation::log_out(&self.0.setup, session).await;
-            }
-        });
+        let ends = self.0.slots.all().into_iter().map(|slot| async move { self.0.end_session(&slot).await });
         futures::future::join_all(ends).await;
     }
 }

@@ -6,9 +6,11 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use muster_model::{Duration, Timestamp, power::Secret};
 use sha2::Sha256;
 
-/// Most nonces that are remembered at once. With one order a second and the longest life, 300 would do; a
-/// flood beyond it is refused rather than forgotten.
+/// Most nonces that are remembered at once: 160 messages a second with the longest life, of a minute. A flood beyond it is
+/// refused rather than forgotten.
 const MAX_NONCES: usize = 10_000;
+/// The same for the messages of one host: one a second.
+const MAX_OF_ONE_HOST: usize = 60;
 
 /// The signature over `parts`, in hexadecimal. Every part is preceded by its length, so that no two lists of
 /// parts have the same signature.
@@ -36,17 +38,31 @@ pub fn nonce() -> String {
 }
 
 /// Nonces that were seen, for as long as a message with them could still be fresh.
-#[derive(Debug, Default)]
-pub struct Seen(BTreeMap<String, Timestamp>);
+#[derive(Debug)]
+pub struct Seen {
+    until: BTreeMap<String, Timestamp>,
+    most: usize,
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self { until: BTreeMap::new(), most: MAX_NONCES }
+    }
+}
 
 impl Seen {
+    /// For the messages of one host.
+    pub(crate) fn of_one_host() -> Self {
+        Self { most: MAX_OF_ONE_HOST, ..Self::default() }
+    }
+
     /// Takes a nonce that is valid until `expires`. `false` when it was seen before, or when too many are.
     pub fn take(&mut self, nonce: &str, expires: Timestamp, now: Timestamp) -> bool {
-        self.0.retain(|_, until| *until >= now);
-        if self.0.len() >= MAX_NONCES || self.0.contains_key(nonce) {
+        self.until.retain(|_, until| *until >= now);
+        if self.until.len() >= self.most || self.until.contains_key(nonce) {
             return false;
         }
-        self.0.insert(nonce.to_owned(), expires);
+        self.until.insert(nonce.to_owned(), expires);
         true
     }
 }
@@ -75,6 +91,9 @@ mod tests {
         assert!(seen.take("a", at(100), at(0)));
         assert!(!seen.take("a", at(100), at(100)));
         assert!(seen.take("b", at(300), at(200)));
-        assert_eq!(seen.0.len(), 1, "what has expired is forgotten");
+        assert_eq!(seen.until.len(), 1, "what has expired is forgotten");
+        let mut seen = Seen::of_one_host();
+        let taken = (0..1_000).filter(|number| seen.take(&number.to_string(), at(300), at(200))).count();
+        assert_eq!(taken, MAX_OF_ONE_HOST, "a flood is refused");
     }
 }

@@ -27,9 +27,9 @@ impl<M: Default> Slots<M> {
     }
 }
 
-/// An account that was refused, by credential name and version. It is not tried again.
+/// An account, by credential name and version. One that was refused is not tried again.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refused {
+pub(crate) struct Account {
     pub credential: String,
     pub version: String,
 }

@@ -92,7 +92,7 @@ pub trait Around: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Rises with every rotation; zero for a credential that does not exist.
+    /// Another number for another value; zero for a credential that does not exist.
     fn credential_version(&self, _name: &str) -> u64 {
         0
     }

@@ -24,7 +24,10 @@ use muster_model::{
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::around::{Around, Clusters, Dress, Home};
+use super::{
+    around::{Around, Clusters, Dress, Home},
+    ways::fnv,
+};
 use crate::{
     inventory::{Inventory, InventoryError, Vault, keys},
     planner::Connections,
@@ -138,10 +141,12 @@ impl Facts {
         let (shown, _) = self.vault.list().await?;
         let mut credentials = BTreeMap::new();
         for one in shown {
+            // One that was deleted and made anew begins at version 1 again, and is another.
+            let version = fnv(format!("{} {}", one.meta.created_at.millis(), one.meta.version).bytes());
             if one.project == NO_PROJECT {
-                credentials.insert(one.meta.name.clone(), one.meta.version);
+                credentials.insert(one.meta.name.clone(), version);
             }
-            credentials.insert(format!("{}/{}", one.project, one.meta.name), one.meta.version);
+            credentials.insert(format!("{}/{}", one.project, one.meta.name), version);
         }
         let credentials_changed = {
             let before = self.read();

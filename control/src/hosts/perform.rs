@@ -189,7 +189,7 @@ async fn checked_call(
     let begun = witness::begun(scene, effect, call, way.kind);
     scene.shared.witness.record(begun.clone()).await.map_err(Stopped::Unaudited)?;
     tracing::info!(host = %scene.name, driver = %way.kind, call = call.as_str(), "power call");
-    let result = send(scene, &order).await;
+    let result = send(scene, memo, &order).await;
     if !matches!(&result, Err(PowerError { fault: Fault::Withheld { .. }, .. })) {
         scene.shared.counters.calls(call);
     }
@@ -247,13 +247,22 @@ fn to_send<'s>(scene: &'s Scene<'_>, call: PowerCall, way: &'s Way) -> Result<To
     Ok(ToSend { driver, bmc, what })
 }
 
-async fn send(scene: &Scene<'_>, ToSend { driver, bmc, what }: &ToSend<'_>) -> Result<(), PowerError> {
+async fn send(
+    scene: &Scene<'_>,
+    memo: &mut Memo,
+    ToSend { driver, bmc, what }: &ToSend<'_>,
+) -> Result<(), PowerError> {
     let clock = &scene.shared.clock;
     let limit = Duration::from_millis(scene.limits.call.millis().saturating_mul(REQUESTS));
     let (leave, _waiting) = leave::of(scene).for_one_call();
     match what {
         What::Boot(boot) => {
-            limited(clock, limit, bmc, driver.set_boot(bmc, boot.clone(), &leave)).await?;
+            let kept = limited(clock, limit, bmc, driver.set_boot(bmc, boot.clone(), &leave)).await?;
+            if boot.once && !kept.once {
+                tracing::warn!(host = %scene.name, driver = %driver.driver(), "a boot device for one boot was set for every boot");
+                memo.remark =
+                    Some("its BMC keeps the boot device for every boot; it was set for one".to_owned());
+            }
         }
         What::Order(order) => {
             let _ = limited(clock, limit, bmc, driver.request(bmc, *order, &leave)).await?;

@@ -97,6 +97,8 @@ pub(super) struct Memo {
     pub sensors: Option<(Timestamp, Option<Sensors>)>,
     /// What the machine's event log said after a failed boot, until it is in the history.
     pub log: Option<String>,
+    /// What a driver did otherwise than it was asked to, until it is in the history.
+    pub remark: Option<String>,
     /// When energy was last accounted for, whatever is stored.
     pub accounted: Option<Timestamp>,
     /// Its BMC was called in this turn; the scheduler takes it back.
@@ -116,6 +118,7 @@ impl Default for Memo {
             identified: None,
             sensors: None,
             log: None,
+            remark: None,
             accounted: None,
             spoke: false,
         }
@@ -329,6 +332,7 @@ impl Turn<'_> {
         let mut remarks = remarks(&step.effects, self.memo, &seen);
         remarks.extend(would_do(before.as_ref(), &step));
         remarks.extend(self.memo.log.clone());
+        remarks.extend(self.memo.remark.clone());
         let lead = self.lead.clone();
         let writes = Writes {
             name: self.name,
@@ -343,7 +347,7 @@ impl Turn<'_> {
         self.shared.gate().settle(self.name);
         let stored = if muster_model::planted::is("F19") { stored.or(Ok(Stored::Done)) } else { stored };
         match stored? {
-            Stored::Done => (self.memo.taken_over, self.memo.log) = (true, None),
+            Stored::Done => (self.memo.taken_over, self.memo.log, self.memo.remark) = (true, None, None),
             Stored::Lost => {
                 self.shared.reload(self.name).await?;
                 return Ok(After::Rest(Next::In(AT_ONCE)));
@@ -429,6 +433,9 @@ impl Turn<'_> {
         let blocked = status
             .and_then(|status| status.bmc_blocked.as_ref())
             .is_some_and(|blocked| blocked.credential_version == access);
+        if blocked {
+            self.memo.identified = None; // who is let in again says anew who it is
+        }
         if settings.admin == Admin::Disabled || blocked {
             return;
         }
@@ -456,7 +463,8 @@ impl Turn<'_> {
             return;
         }
         let fallback = shared.look_at(self.name, ways, status, access, self.memo).await;
-        let unknown = status.identity.is_none() && ways_changed | self.memo.identified.is_none();
+        let unsaid = status.identity.as_ref().is_none_or(|known| known.serial.is_none());
+        let unknown = unsaid && ways_changed | self.memo.identified.is_none();
         if unknown && matches!(self.memo.looked, Some(Looked { bmc: Known::Value { .. }, .. })) {
             self.identify(ways, access).await;
         }

@@ -473,7 +473,8 @@ impl Vault {
         Ok(Credential {
             user: plain.user,
             password: Secret::new(password?),
-            version: record.meta.version.to_string(),
+            // With what is fresh for every value: one that was deleted and made anew begins at version 1 again.
+            version: format!("{}-{}", record.meta.version, sealed.nonce),
         })
     }
 }

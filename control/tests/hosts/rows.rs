@@ -251,6 +251,52 @@ async fn cba_an_explicit_mac_wins_over_what_the_machine_reports() {
     assert!(!packets.is_empty() && packets.iter().all(|mac| mac.0 == set.bytes()), "{packets:?}");
 }
 
+/// IPMI knows no serial number. The UUID that it tells is learnt, and whoever else answers later is not switched off.
+#[tokio::test(start_paused = true)]
+async fn ops_f15_a_machine_that_tells_a_uuid_alone_is_told_from_another() {
+    let world = World::new().await;
+    let only_ipmi = |spec: &mut muster_model::host::BareMetalNodeSpec| {
+        spec.drivers = vec![DriverSpec::new(DriverKind::Ipmi)];
+    };
+    world.register("h1", only_ipmi).await;
+    let becomes = |uuid: &str| {
+        let mut state = world.outside.state();
+        let machine = state.machines.get_mut("h1").unwrap();
+        (machine.serial, machine.uuid) = (None, Some(uuid.to_owned()));
+    };
+    becomes("07070707-0000-0000-0000-000000000001");
+    world.until("h1", Phase::Idle, 120).await;
+    world.pass(130).await;
+    world.want("h1", Switch::On, "i-1").await;
+    world.until("h1", Phase::Serving, 300).await;
+    let known = world.status("h1").await.identity.and_then(|identity| identity.uuid);
+    assert_eq!(known.as_deref(), Some("07070707-0000-0000-0000-000000000001"));
+
+    becomes("07070707-0000-0000-0000-000000000002"); // a cable was swapped
+    world.pass(3_600).await;
+    world.want("h1", Switch::Off, "i-2").await;
+    world.pass(1_800).await;
+    let blocked = world.status("h1").await.bmc_blocked.expect("another machine answers");
+    assert_eq!(blocked.cause, muster_model::host::BlockCause::IdentityChanged);
+    let offs: Vec<_> =
+        world.outside.state().calls.iter().filter(|(.., order)| order.action.interrupts()).cloned().collect();
+    assert!(offs.is_empty(), "{offs:?}");
+
+    // A person says that it is right: the machine that answers now is the one that is known.
+    let (by, reason, at) =
+        ("ops".into(), "it was replaced".into(), muster_model::Clock::now(&*world.outside.clock));
+    world
+        .respec("h1", |spec| {
+            spec.acknowledgement = Some(muster_model::host::Acknowledgement { by, reason, at });
+        })
+        .await;
+    world.pass(600).await;
+    let status = world.status("h1").await;
+    assert_eq!(status.bmc_blocked, None);
+    let known = status.identity.and_then(|identity| identity.uuid);
+    assert_eq!(known.as_deref(), Some("07070707-0000-0000-0000-000000000002"));
+}
+
 /// Nothing reads the power of a host that packets wake. What its node proves counts, at the watts that were declared.
 #[tokio::test(start_paused = true)]
 async fn bm_7_30_a_host_without_a_bmc_uses_what_was_declared_while_it_serves() {
@@ -540,6 +586,23 @@ async fn the_second_driver_is_remembered_for_a_while_and_the_first_comes_back() 
     world.outside.state().machines.get_mut("h1").unwrap().silent.clear();
     world.pass(500).await;
     assert_eq!(world.status("h1").await.driver_fallback, None);
+}
+
+/// It boots from there again and again, and somebody should know why.
+#[tokio::test(start_paused = true)]
+async fn a_boot_device_that_stays_for_every_boot_is_in_the_history() {
+    for keeps in [false, true] {
+        let world = World::new().await;
+        world.register("h1", |spec| spec.boot_profile = Some("pxe-once".into())).await;
+        world.outside.state().machines.get_mut("h1").unwrap().keeps_boot = keeps;
+        world.until("h1", Phase::Idle, 120).await;
+        world.pass(130).await;
+        world.want("h1", Switch::On, "i-on").await;
+        world.until("h1", Phase::Serving, 300).await;
+        let events = world.events("h1").await.events;
+        let told = events.iter().filter(|event| event.message.contains("for every boot")).count();
+        assert_eq!(told, usize::from(keeps), "{events:?}");
+    }
 }
 
 /// A BMC that cannot do what a host needs, with another driver behind it that can.

@@ -63,7 +63,8 @@ pub(crate) struct Machine {
     pub(crate) on: bool,
     pub(crate) turned_at: Timestamp,
     pub(crate) boots: u32,
-    pub(crate) serial: String,
+    pub(crate) serial: Option<String>,
+    pub(crate) uuid: Option<String>,
     /// Power-on requests that are accepted and ignored, by driver.
     pub(crate) ignores_on: BTreeSet<&'static str>,
     pub(crate) ignores_acpi: bool,
@@ -81,6 +82,8 @@ pub(crate) struct Machine {
     pub(crate) busy: bool,
     /// What a driver is not able to do on it.
     pub(crate) unable: BTreeSet<(&'static str, &'static str)>,
+    /// A boot device that is set stays for every boot.
+    pub(crate) keeps_boot: bool,
     /// The key that its BMC shows, where keys are compared at all.
     pub(crate) key: Option<Pin>,
     /// How it is talked to without checking who it is.
@@ -104,7 +107,8 @@ impl Machine {
             on: false,
             turned_at: now,
             boots: 0,
-            serial: serial.into(),
+            serial: Some(serial.into()),
+            uuid: None,
             ignores_on: BTreeSet::new(),
             ignores_acpi: false,
             ignores_force: false,
@@ -116,6 +120,7 @@ impl Machine {
             denies: false,
             busy: false,
             unable: BTreeSet::new(),
+            keeps_boot: false,
             key: None,
             unverified: None,
             latency: Duration::from_millis(20),
@@ -420,6 +425,13 @@ impl Power for TestDriver {
         }
         let (now, name) = (self.outside.clock.now(), self.name());
         let mut state = self.outside.state();
+        if let (Some(expected), Some(found)) = (&bmc.expect.uuid, &state.machines[&bmc.host].uuid)
+            && order.action.interrupts()
+            && expected != found
+        {
+            let (expected, found) = (expected.clone(), found.clone());
+            return Err(PowerError::new(bmc, Fault::WrongHost { what: "UUID", expected, found }));
+        }
         state.calls.push((now, bmc.host.clone(), self.kind, order));
         if let Endpoint::Wol { mac, .. } = &bmc.endpoint {
             state.packets.push(*mac);
@@ -474,7 +486,8 @@ impl Power for TestDriver {
             return Err(self.unable(bmc, "boot"));
         }
         state.boots.push(self.kind);
-        Ok(boot)
+        let once = boot.once && !state.machines[&bmc.host].keeps_boot;
+        Ok(BootOverride { once, ..boot })
     }
 
     async fn log_tail(&self, bmc: &Bmc, most: usize) -> Result<Vec<LogEntry>, PowerError> {
@@ -498,8 +511,9 @@ impl Power for TestDriver {
     async fn identify(&self, bmc: &Bmc) -> Result<Identity, PowerError> {
         self.travel(bmc).await?;
         let state = self.outside.state();
-        let macs = vec![Mac([2, 0, 0, 0, 0, 0xee])]; // of another port than the one that wakes
-        Ok(Identity { serial: Some(state.machines[&bmc.host].serial.clone()), macs, ..Identity::default() })
+        let (machine, macs) = (&state.machines[&bmc.host], vec![Mac([2, 0, 0, 0, 0, 0xee])]); // not the one that wakes
+        let (serial, uuid) = (machine.serial.clone(), machine.uuid.clone());
+        Ok(Identity { serial, uuid, macs, ..Identity::default() })
     }
 }
 

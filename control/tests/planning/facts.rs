@@ -4,9 +4,14 @@ use std::sync::Arc;
 
 use muster_control::{
     hosts::{Around, Facts, Home, NoAgents},
-    inventory::{Inventory, Vault, VaultKey},
+    inventory::{CredentialDraft, DraftValue, Inventory, Vault, VaultKey},
+    registry::WriteContext,
 };
-use muster_model::host::{BootReport, Phase, keys};
+use muster_model::{
+    Secret, Timestamp,
+    credential::CredentialKind,
+    host::{BootReport, Phase, keys},
+};
 
 use crate::world::{CLUSTER, World};
 
@@ -52,4 +57,28 @@ async fn a_cluster_stays_in_sight_while_a_node_of_a_host_is_there() {
     // One that nobody knows is in nobody's sight.
     world.status("h1", |status| status.kubernetes_cluster = Some("3f1c".into())).await;
     assert!(facts(&world).await.clusters().is_empty());
+}
+
+/// A BMC that refused the one is asked with the other, although both are version 1.
+#[tokio::test]
+async fn a_credential_that_is_made_anew_is_another_to_hosts() {
+    let world = World::new().await;
+    let inventory = Inventory::open(Arc::clone(&world.store), world.clock()).await.unwrap();
+    let vault = Vault::new(inventory, VaultKey::in_memory().unwrap());
+    let mut seen = Vec::new();
+    for at in 1..3 {
+        let context = WriteContext {
+            actor: "test".into(),
+            now: Timestamp::from_millis(at),
+            dry_run: false,
+            idempotency: None,
+        };
+        let value = DraftValue::Sealed { user: "root".into(), password: Secret::new("x") };
+        let draft = CredentialDraft { name: "rack-a".into(), kind: CredentialKind::Bmc, value };
+        vault.create(&context, "team", draft).await.unwrap();
+        seen.push(facts(&world).await.credential_version("team/rack-a"));
+        vault.delete(&context, "team", "rack-a", &|_| true).await.unwrap();
+    }
+    seen.push(facts(&world).await.credential_version("team/rack-a"));
+    assert!(seen[0] != seen[1] && seen[2] == 0, "{seen:?}");
 }

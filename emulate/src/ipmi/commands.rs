@@ -25,6 +25,7 @@ pub(super) fn answer(shared: &Shared, request: &Request, level: u8) -> (u8, Vec<
             let mut inner = shared.inner.lock().unwrap_or_else(PoisonError::into_inner);
             if !inner.faults.ignore_boot {
                 inner.boot.copy_from_slice(&flags[..5]);
+                inner.boot[0] |= u8::from(inner.faults.always_uefi) << 5;
             }
             (OK, Vec::new())
         }

@@ -11,6 +11,8 @@ use super::{
     packet::{self, Incoming, Request},
 };
 
+/// The type of the message with which it proves that it knows the account.
+const RAKP2: u8 = 0x13;
 /// Sessions end by themselves after a minute without a packet.
 const IDLE: Duration = Duration::from_secs(60);
 
@@ -63,14 +65,18 @@ pub(super) async fn run(socket: UdpSocket, shared: Arc<Shared>) {
 
 impl Server {
     async fn send(&self, socket: &UdpSocket, to: SocketAddr, answer: Vec<u8>) {
+        let about_account = answer.get(5) == Some(&RAKP2);
         let (faults, lost) = {
             let mut inner = self.shared.inner();
             inner.answers += 1;
             let every = inner.faults.lose_every;
-            (inner.faults.clone(), every > 0 && inner.answers.is_multiple_of(every))
+            let lost = about_account && inner.faults.lose_account > 0;
+            inner.faults.lose_account -= u32::from(lost);
+            (inner.faults.clone(), lost || every > 0 && inner.answers.is_multiple_of(every))
         };
-        if faults.delay > Duration::ZERO {
-            self.shared.clock.sleep(faults.delay).await;
+        let delay = if about_account { faults.delay.max(faults.slow_account) } else { faults.delay };
+        if delay > Duration::ZERO {
+            self.shared.clock.sleep(delay).await;
         }
         if lost {
             return;
@@ -110,7 +116,7 @@ impl Server {
                 Some(packet::open(0x00, &answer))
             }
             Incoming::Open(0x10, payload) => Some(packet::open(0x11, &self.open(payload, now)?)),
-            Incoming::Open(0x12, payload) => Some(packet::open(0x13, &self.rakp1(payload)?)),
+            Incoming::Open(0x12, payload) => Some(packet::open(RAKP2, &self.rakp1(payload)?)),
             Incoming::Open(0x14, payload) => Some(packet::open(0x15, &self.rakp3(payload)?)),
             Incoming::Open(..) => None,
             Incoming::Sealed { session, covered, payload } => self.sealed(session, covered, payload, now),
@@ -213,7 +219,7 @@ impl Server {
         let named = [&[*role, size][..], account.user.as_bytes()].concat();
         let algorithms = session.algorithms;
         let expected = algorithms.hash(key, &[own_random, &session.console, &named]);
-        if payload.get(8..) != Some(&expected[..]) {
+        if payload.get(8..) != Some(&expected[..]) || self.shared.inner().faults.refuse_proof {
             self.shared.inner().counters.refused += 1;
             let answer = [&[tag, 0x0f, 0, 0][..], &session.console].concat();
             self.sessions.remove(&id);

@@ -75,6 +75,8 @@ pub struct Counters {
     pub credentials_seen: u64,
     /// Every reset that was accepted, in order.
     pub resets: Vec<String>,
+    /// How often somebody asked how far a task is.
+    pub task_polls: u64,
     /// Restarts of the BMC itself.
     pub restarts: u64,
     /// Every boot setting that was accepted.

@@ -33,6 +33,10 @@ pub struct Faults {
     pub refuse_account: bool,
     /// The account must change its password first.
     pub password_change: bool,
+    /// The account is taken for a session alone, not with each call.
+    pub no_basic: bool,
+    /// Sessions are made and the answer never comes.
+    pub swallow_login: bool,
     /// Sessions that fit into the table (0: there is no session service).
     pub session_limit: Option<u32>,
 
@@ -67,6 +71,10 @@ pub struct Faults {
     pub task: bool,
     /// The task of a reset fails.
     pub task_fails: bool,
+    /// The task of a reset never ends.
+    pub task_hangs: bool,
+    /// What watches a task answers with this HTTP status.
+    pub task_status: Option<u16>,
     /// The reset types are told by an `ActionInfo` resource only.
     pub action_info: bool,
     /// The reset types that are offered, instead of all.

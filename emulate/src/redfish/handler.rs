@@ -103,7 +103,13 @@ impl Call<'_> {
         match parts.as_slice() {
             [] if get => return ok(&json!({ "v1": "/redfish/v1/" })),
             ["v1"] if get => return ok(&resources::root(self.bmc, self.faults)),
-            ["v1", "SessionService", "Sessions"] if self.method == Method::POST => return self.log_in(),
+            ["v1", "SessionService", "Sessions"] if self.method == Method::POST => {
+                let answer = self.log_in();
+                if self.faults.swallow_login {
+                    std::future::pending::<()>().await;
+                }
+                return answer;
+            }
             _ => {}
         }
         if let Some(refused) = self.authorise() {
@@ -157,7 +163,8 @@ impl Call<'_> {
             inner.counters.credentials_seen += 1;
             let pair = BASE64_STANDARD.decode(pair).unwrap_or_default();
             let (user, password) = &inner.account;
-            let good = pair == format!("{user}:{password}").as_bytes() && !self.faults.refuse_account;
+            let taken = !self.faults.refuse_account && !self.faults.no_basic;
+            let good = taken && pair == format!("{user}:{password}").as_bytes();
             inner.counters.refused_logins += u64::from(!good);
             good
         } else {
@@ -228,9 +235,13 @@ impl Call<'_> {
 
     fn task(&self, id: &str) -> Response {
         let mut inner = self.bmc.inner();
+        inner.counters.task_polls += 1;
+        if let Some(status) = self.faults.task_status.and_then(|status| StatusCode::from_u16(status).ok()) {
+            return failure(status, "GeneralError", "The monitor was told to fail.");
+        }
         let Some(task) = inner.tasks.get_mut(id) else { return not_found() };
         if task.polls_left > 0 {
-            task.polls_left -= 1;
+            task.polls_left -= u32::from(!self.faults.task_hangs);
             return json_answer(StatusCode::ACCEPTED, &[], &resources::task(id, "Running", "OK"));
         }
         let (state, status) = if task.failed { ("Exception", "Critical") } else { ("Completed", "OK") };

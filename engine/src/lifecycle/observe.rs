@@ -6,16 +6,38 @@
 use muster_model::{
     Duration, Known, Timestamp,
     host::{
-        Admin, BlockCause, BmcBlocked, ConditionType, DriverKind, PendingEffect, Phase, Power, PowerCall,
-        PowerReading, Presence, PresenceReading, State,
+        Admin, BlockCause, BmcBlocked, ConditionType, DriverKind, HostIdentity, PendingEffect, Phase, Power,
+        PowerCall, PowerReading, Presence, PresenceReading, State,
     },
-    power::Pin,
+    power::{Pin, same_uuid},
 };
 
 use super::{EffectKind, Leadership, Outcome, Performed, TroubleClass, turn::Turn};
 
 /// Starts and failures beyond this age no longer count.
 const DAY: Duration = Duration::from_hours(24);
+
+/// Says so when what answers is not the machine that is known. What one of them leaves out is no difference.
+fn other_machine(known: &HostIdentity, found: &HostIdentity) -> Option<String> {
+    let differs =
+        |what: &str, known: &Option<String>, found: &Option<String>, same: &dyn Fn(&str, &str) -> bool| {
+            let (known, found) = (known.as_deref()?, found.as_deref()?);
+            (!same(known, found)).then(|| format!("{what} {found} answers where {known} was registered"))
+        };
+    differs("serial", &known.serial, &found.serial, &|known, found| known == found)
+        .or_else(|| differs("UUID", &known.uuid, &found.uuid, &same_uuid))
+}
+
+/// What is known of a machine, with what it did not say before.
+fn completed(known: &HostIdentity, found: &HostIdentity) -> HostIdentity {
+    let both = |known: &Option<String>, found: &Option<String>| known.clone().or_else(|| found.clone());
+    HostIdentity {
+        serial: both(&known.serial, &found.serial),
+        uuid: both(&known.uuid, &found.uuid),
+        manufacturer: both(&known.manufacturer, &found.manufacturer),
+        model: both(&known.model, &found.model),
+    }
+}
 
 impl Turn<'_> {
     pub(super) fn observe(&mut self) {
@@ -106,15 +128,16 @@ impl Turn<'_> {
         match &self.seen.bmc {
             Known::Value { value, .. } => {
                 self.status.bmc_reachable = true;
-                let stored = self.status.identity.as_ref();
-                let serial = |one: &muster_model::host::HostIdentity| one.serial.clone();
-                match (stored.and_then(serial), serial(&value.identity)) {
-                    (Some(known), Some(found)) if known != found => {
-                        let message = format!("serial {found} answers where {known} was registered");
-                        self.block(BlockCause::IdentityChanged, &message, None, None);
+                let found = &value.identity;
+                match &self.status.identity {
+                    Some(known) => match other_machine(known, found) {
+                        Some(message) => self.block(BlockCause::IdentityChanged, &message, None, None),
+                        None => self.status.identity = Some(completed(known, found)),
+                    },
+                    None if found.serial.is_some() || found.uuid.is_some() => {
+                        self.status.identity = Some(found.clone());
                     }
-                    (None, Some(_)) => self.status.identity = Some(value.identity.clone()),
-                    (_, _) => {}
+                    None => {}
                 }
                 self.condition(ConditionType::BmcReachable, Some(true), "Answers", "");
             }

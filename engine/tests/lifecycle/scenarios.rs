@@ -522,6 +522,40 @@ fn a_quiet_host_is_not_rewritten() {
 }
 
 #[test]
+fn a_machine_is_told_by_whatever_it_says_of_itself() {
+    const ONE: &str = "33221100-5544-7766-0809-0a0b0c0d0e0f";
+    const SWAPPED: &str = "00112233-4455-6677-0809-0a0b0c0d0e0f";
+    const OTHER: &str = "33221100-5544-7766-0809-0a0b0c0d0e10";
+    type Said<'a> = (Option<&'a str>, Option<&'a str>);
+    #[track_caller]
+    fn check(known: Option<Said<'_>>, found: Said<'_>, blocked: bool, kept: Option<Said<'_>>) {
+        let identity = |(serial, uuid): Said<'_>| muster_model::host::HostIdentity {
+            serial: serial.map(str::to_owned),
+            uuid: uuid.map(str::to_owned),
+            ..Default::default()
+        };
+        let mut state = host(Phase::Idle);
+        state.status.identity = known.map(identity);
+        let mut seen = evidence(at(5));
+        seen.bmc = Known::Value {
+            value: muster_engine::lifecycle::BmcView { identity: identity(found) },
+            at: at(5),
+        };
+        let after = step(&state, &seen, at(5)).state.status;
+        assert_eq!(after.bmc_blocked.is_some(), blocked, "{known:?} {found:?}");
+        assert_eq!(after.identity, kept.map(identity), "{known:?} {found:?}");
+    }
+    check(None, (None, None), false, None);
+    check(None, (None, Some(ONE)), false, Some((None, Some(ONE))));
+    check(Some((None, Some(ONE))), (None, None), false, Some((None, Some(ONE))));
+    check(Some((None, Some(ONE))), (None, Some(OTHER)), true, Some((None, Some(ONE))));
+    // Another driver writes it in another byte order, and knows the serial number as well.
+    check(Some((None, Some(ONE))), (Some("A1"), Some(SWAPPED)), false, Some((Some("A1"), Some(ONE))));
+    check(Some((Some("A1"), Some(ONE))), (Some("A1"), Some(OTHER)), true, Some((Some("A1"), Some(ONE))));
+    check(Some((Some("A1"), Some(ONE))), (Some("B2"), None), true, Some((Some("A1"), Some(ONE))));
+}
+
+#[test]
 fn another_machine_behind_the_address_is_not_touched() {
     let mut state = host(Phase::Idle);
     state.status.identity =

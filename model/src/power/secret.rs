@@ -13,7 +13,8 @@ use crate::Secret;
 pub struct Credential {
     pub user: String,
     pub password: Secret,
-    /// Changes whenever the user or password does. A refused version is not tried again.
+    /// Changes whenever the user or password does, and never comes back under the same name. A refused version is not
+    /// tried again.
     pub version: String,
 }
 

@@ -15,7 +15,7 @@ use muster_model::{
     Clock,
     lease::LeaseConfig,
     power::Power,
-    store::{Store, Txn},
+    store::{Expect, Store, Txn},
 };
 use muster_power::{
     Limits, agent::AgentHub, dry_run::DryRun, redfish::Ledger, webhook::Webhook, wol::WakeOnLan,
@@ -67,8 +67,13 @@ impl Ledger for StoreLedger {
         self.write(Txn::new().put(Self::key(bmc), session.to_owned())).await;
     }
 
-    async fn forget(&self, bmc: &str) {
-        self.write(Txn::new().delete(Self::key(bmc))).await;
+    async fn forget(&self, bmc: &str, session: &str) {
+        let key = Self::key(bmc);
+        if let Ok(Some(entry)) = self.0.get(&key).await
+            && entry.value == session.as_bytes()
+        {
+            self.write(Txn::new().expect(&key, Expect::Modified(entry.modified)).delete(&key)).await;
+        }
     }
 }
 
@@ -193,4 +198,22 @@ pub(super) fn start(
         }),
     ];
     Ok(Running { lead, host_loop, agents, transcripts, vital, tasks, election, stop, resign })
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_store::memory::Memory;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_session_that_another_process_has_written_down_stays() {
+        let ledger = StoreLedger(Arc::new(Memory::default()));
+        ledger.remember("10.0.0.5:443", "/sessions/1").await;
+        ledger.remember("10.0.0.5:443", "/sessions/2").await;
+        ledger.forget("10.0.0.5:443", "/sessions/1").await;
+        assert_eq!(ledger.recall("10.0.0.5:443").await.as_deref(), Some("/sessions/2"));
+        ledger.forget("10.0.0.5:443", "/sessions/2").await;
+        assert_eq!(ledger.recall("10.0.0.5:443").await, None);
+    }
 }

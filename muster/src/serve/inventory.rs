@@ -120,8 +120,8 @@ impl Prober for Drivers {
             DriverKind::Ipmi => self.ipmi.identify(bmc).await,
             other => Err(PowerError::new(bmc, Fault::unsupported("identity", other))),
         };
-        // One question, asked by a person: no session stays behind for it.
-        self.redfish.close().await;
+        // One question, asked by a person: no session stays behind for it. Those of the host loop stay.
+        self.redfish.close_one(bmc).await;
         found
     }
 }

@@ -4,7 +4,7 @@ use muster_model::{
     Known, Timestamp,
     power::{
         Accepted, BootMode, BootOverride, BootTarget, Expected, Fault, Health, Identity, Leave, Order,
-        PowerAction, PowerState, Sensors,
+        PowerAction, PowerState, Sensors, given_uuid, same_uuid,
     },
 };
 
@@ -120,13 +120,6 @@ impl Chassis<'_> {
                 return Err(Fault::unsupported("boot by HTTP", muster_model::power::DriverKind::Ipmi));
             }
         };
-        let mut flags = 0x80; // valid
-        if !boot.once {
-            flags |= 0x40;
-        }
-        if boot.mode == Some(BootMode::Uefi) {
-            flags |= 0x20;
-        }
         // Without this the flags expire after 60 s, which is less than some machines need to power on. BMCs
         // that do not know the parameter refuse it, and nothing is lost.
         let keep = command(CHASSIS, 0x08, &[0x03, 0x08]);
@@ -139,15 +132,21 @@ impl Chassis<'_> {
             fault => fault,
         };
         let before = self.boot_flags().await?;
+        let uefi = boot.mode.map_or(before.valid && before.uefi, |mode| mode == BootMode::Uefi);
+        // Valid, for every boot, UEFI.
+        let flags = 0x80 | u8::from(!boot.once) << 6 | u8::from(uefi) << 5;
         if before.device == device && !before.valid {
             // A leftover that looks like what is wanted would pass for success: put something else there first.
             self.write_boot(0x80, u8::from(device == 0), leave).await.map_err(half_done)?;
         }
         self.write_boot(flags, device, leave).await.map_err(half_done)?;
         let kept = self.boot_flags().await?;
-        if kept.device != device || (boot.mode == Some(BootMode::Uefi) && !kept.uefi) {
-            let found = format!("device {:#x}", kept.device);
-            return Err(Fault::BootIgnored { wanted: format!("device {device:#x}"), found });
+        if kept.device != device || (boot.mode.is_some() && kept.uefi != uefi) {
+            let told = |device: u8, uefi: bool| {
+                format!("device {device:#x}, {}", if uefi { "UEFI" } else { "legacy" })
+            };
+            let (wanted, found) = (told(device, uefi), told(kept.device, kept.uefi));
+            return Err(Fault::BootIgnored { wanted, found });
         }
         let mode = kept.uefi.then_some(BootMode::Uefi);
         Ok(BootOverride { target: boot.target, mode, once: !kept.persistent, url: None })
@@ -206,13 +205,16 @@ impl Chassis<'_> {
             }
             _ => None,
         };
-        let uuid = self.guid().await?.map(|guid| spellings(&guid)[0].clone());
+        let uuid = self.guid().await?.filter(|uuid| given_uuid(uuid).is_some());
         Ok(Identity { vendor, bmc_firmware: firmware, uuid, ..Identity::default() })
     }
 
-    async fn guid(&mut self) -> Result<Option<[u8; 16]>, Fault> {
+    async fn guid(&mut self) -> Result<Option<String>, Fault> {
         match self.session.command(&command(APPLICATION, 0x37, &[]), Repeat::Yes).await {
-            Ok(answer) => Ok(answer.get(..16).and_then(|bytes| bytes.try_into().ok())),
+            Ok(answer) => Ok(answer.get(..16).map(|bytes| {
+                let hex = hex::encode(bytes);
+                format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+            })),
             Err(Trouble::Code(_)) => Ok(None),
             Err(Trouble::Fault(fault)) => Err(fault),
         }
@@ -221,45 +223,14 @@ impl Chassis<'_> {
     /// An error unless the machine is the expected one. IPMI knows a UUID; a serial number alone cannot be
     /// checked here and does not stop the call.
     async fn prove(&mut self, expect: &Expected) -> Result<(), Fault> {
-        let Some(expected) = &expect.uuid else { return Ok(()) };
-        let found = self.guid().await?.map(|guid| spellings(&guid));
-        let same = |text: &String| text.eq_ignore_ascii_case(expected.trim());
-        match found {
-            Some(found) if found.iter().any(same) => Ok(()),
+        let Some(expected) = expect.uuid.as_deref().and_then(given_uuid) else { return Ok(()) };
+        match self.guid().await? {
+            Some(found) if same_uuid(&found, expected) => Ok(()),
             found => Err(Fault::WrongHost {
                 what: "UUID",
-                expected: expected.clone(),
-                found: found.map_or_else(|| "not reported".to_owned(), |[first, ..]| first),
+                expected: expected.to_owned(),
+                found: found.unwrap_or_else(|| "not reported".to_owned()),
             }),
         }
-    }
-}
-
-/// A UUID in the three byte orders that BMCs use for it: as it is written, as SMBIOS stores it, backwards.
-fn spellings(guid: &[u8; 16]) -> [String; 3] {
-    let write = |b: [u8; 16]| {
-        let hex = hex::encode(b);
-        format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
-    };
-    let mut smbios = *guid;
-    smbios[..4].reverse();
-    smbios[4..6].reverse();
-    smbios[6..8].reverse();
-    let mut backwards = *guid;
-    backwards.reverse();
-    [write(*guid), write(smbios), write(backwards)]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_uuid_is_recognised_in_every_byte_order() {
-        let guid = [0x33, 0x22, 0x11, 0x00, 0x55, 0x44, 0x77, 0x66, 8, 9, 10, 11, 12, 13, 14, 15];
-        let all = spellings(&guid);
-        assert_eq!(all[0], "33221100-5544-7766-0809-0a0b0c0d0e0f");
-        assert_eq!(all[1], "00112233-4455-6677-0809-0a0b0c0d0e0f");
-        assert_eq!(all[2], "0f0e0d0c-0b0a-0908-6677-445500112233");
     }
 }

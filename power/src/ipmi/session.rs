@@ -17,6 +17,7 @@ use crate::address::Approved;
 const WAIT: Duration = Duration::from_millis(1500);
 /// One packet and three repetitions: a BMC that is silent for six seconds is silent.
 const TRIES: u32 = 4;
+const SILENT: Duration = Duration::from_millis(WAIT.millis() * TRIES as u64);
 /// The first packet is repeated from a second port: a BMC that never forgets an old session may take the
 /// first port for that one's and stay silent.
 const TRIES_PER_PORT: u32 = TRIES / 2;
@@ -54,7 +55,6 @@ pub(super) struct Session<'a> {
 struct Link<'a> {
     socket: UdpSocket,
     clock: &'a dyn Clock,
-    limit: Duration,
 }
 
 impl Link<'_> {
@@ -62,10 +62,14 @@ impl Link<'_> {
         self.socket.send(packet).await.map(drop).map_err(|error| unreachable_because(&error))
     }
 
-    /// The next packet that `wanted` accepts, or `None` after [`WAIT`].
-    async fn receive<T>(&self, mut wanted: impl FnMut(&[u8]) -> Option<T>) -> Result<Option<T>, Fault> {
+    /// The next packet that `wanted` accepts, or `None` after `wait`.
+    async fn receive<T>(
+        &self,
+        wait: Duration,
+        mut wanted: impl FnMut(&[u8]) -> Option<T>,
+    ) -> Result<Option<T>, Fault> {
         let mut buffer = [0; wire::MAX_PACKET];
-        let over = self.clock.sleep(WAIT);
+        let over = self.clock.sleep(wait);
         tokio::pin!(over);
         loop {
             tokio::select! {
@@ -82,10 +86,22 @@ impl Link<'_> {
 
     /// Sends until an answer of `kind` with the right tag comes.
     async fn exchange(&self, tries: u32, ask: Payload, body: &[u8], kind: Payload) -> Result<Vec<u8>, Fault> {
+        self.exchange_each(tries, WAIT, ask, body, kind).await
+    }
+
+    /// The same with a wait of one's own after each packet.
+    async fn exchange_each(
+        &self,
+        tries: u32,
+        wait: Duration,
+        ask: Payload,
+        body: &[u8],
+        kind: Payload,
+    ) -> Result<Vec<u8>, Fault> {
         let packet = wire::plain(ask, body);
         for _ in 0..tries {
             self.send(&packet).await?;
-            let answer = self.receive(|bytes| {
+            let answer = self.receive(wait, |bytes| {
                 let Packet { kind: found, payload, .. } = wire::read(bytes, None)?;
                 (found == kind as u8 && payload.first() == body.first()).then_some(payload)
             });
@@ -93,7 +109,7 @@ impl Link<'_> {
                 return Ok(payload);
             }
         }
-        Err(Fault::Silent { limit: self.limit })
+        Err(Fault::Silent { limit: SILENT })
     }
 }
 
@@ -118,8 +134,7 @@ impl<'a> Session<'a> {
                 format!("credential {name} does not fit IPMI: a name has at most 16 bytes, a password 20");
             return Err(Fault::NoCredential { why });
         }
-        let limit = Duration::from_millis(WAIT.millis() * u64::from(TRIES));
-        let mut link = Link { socket: connect(approved).await?, clock, limit };
+        let mut link = Link { socket: connect(approved).await?, clock };
         let denied = || Fault::Denied { credential: name.to_owned() };
         let mut hand = Handshake { suite, role: level(privilege), user, password, tag: 0, local: fresh_id() };
         let remote = match hand.open(&link, denied).await {
@@ -129,7 +144,14 @@ impl<'a> Session<'a> {
             }
             other => other?,
         };
-        let keys = hand.rakp(&link, remote, denied).await?;
+        let (remote, keys) = match hand.rakp(&link, remote, denied).await {
+            Err(Fault::Silent { .. }) => {
+                // A packet was lost, and the one that asks about the account is not repeated.
+                let remote = hand.open(&link, denied).await?;
+                (remote, hand.rakp(&link, remote, denied).await?)
+            }
+            keys => (remote, keys?),
+        };
         let mut session = Self {
             link,
             keys,
@@ -190,7 +212,7 @@ impl<'a> Session<'a> {
                 wire::protected(&self.keys, self.remote, self.sequence, &message, rand::random::<[u8; 16]>());
             self.link.send(&packet).await.map_err(Trouble::Fault)?;
             let (keys, local, window, request) = (&self.keys, self.local, &mut self.window, self.request);
-            let answer = self.link.receive(|bytes| {
+            let answer = self.link.receive(WAIT, |bytes| {
                 let packet = wire::read(bytes, Some(keys))?;
                 let ours = packet.kind == Payload::Message as u8 && packet.session == local;
                 if !ours || !window.admit(packet.sequence) {
@@ -204,7 +226,7 @@ impl<'a> Session<'a> {
                 None => {}
             }
         }
-        Err(Trouble::Fault(Fault::Silent { limit: self.link.limit }))
+        Err(Trouble::Fault(Fault::Silent { limit: SILENT }))
     }
 
     /// Ends the session. A BMC that does not answer ends it by itself after a minute.
@@ -300,7 +322,9 @@ impl Handshake<'_> {
         first.extend(ours);
         first.extend([role, 0, 0, account[1]]);
         first.extend(self.user);
-        let second = link.exchange(TRIES, Payload::Rakp1, &first, Payload::Rakp2).await?;
+        // Sent once: a BMC takes a new random number for each copy, and by the number of one its answer to another is
+        // wrong. Slow firmware takes seconds for this answer.
+        let second = link.exchange_each(1, SILENT, Payload::Rakp1, &first, Payload::Rakp2).await?;
         self.check_status(&second, "the account", &denied)?;
         let split =
             second.get(8..).and_then(|rest| rest.split_at_checked(32)).filter(|_| second[4..8] == local_id);
@@ -318,6 +342,10 @@ impl Handshake<'_> {
         third.extend(remote_id);
         third.extend_from_slice(&code_of(&[theirs, &local_id, &account]));
         let fourth = link.exchange(TRIES, Payload::Rakp3, &third, Payload::Rakp4).await?;
+        if let Some(0x0d..=0x0f) = fourth.get(1) {
+            // It has proved above that it knows the same password: this says nothing about the account.
+            return Err(Fault::Busy { why: "it has mixed up the steps of a login".into() });
+        }
         self.check_status(&fourth, "the account", &denied)?;
 
         let session_key = code_of(&[&ours, theirs, &account]);

@@ -15,7 +15,7 @@ use super::{Memory, Root, Session, Setup};
 use crate::{
     address::Approved,
     http::{Answer, Failed, Wire},
-    slots::Refused,
+    slots::Account,
 };
 
 /// How long basic authentication is used after the BMC had no room for a session. Sessions of others expire
@@ -24,11 +24,12 @@ const BASIC_FOR: Duration = Duration::from_mins(5);
 /// Longest path that is followed. Real ones have under 200 characters.
 const MAX_PATH: usize = 512;
 
-/// What a request changes. Sessions come and go without touching the machine.
+/// What a request is for. Sessions come and go without touching the machine, and no limit cuts a login short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Change {
-    Nothing,
-    Machine,
+enum Aim {
+    Session,
+    Answer,
+    Change,
 }
 
 /// One operation's exchange with a BMC, while it holds the BMC's slot.
@@ -43,12 +44,17 @@ pub(super) struct Conversation<'a> {
     pub memory: &'a mut Memory,
     /// Whether the machine may be changed still. `None` where nothing is to be changed.
     pub leave: Option<Leave>,
+    /// Ends when nobody waits for the answer: nothing more is asked then, and the next caller has the BMC.
+    pub waited: Leave,
+    /// Until when (monotonic) answers are waited for, where that is sooner than the limits of the wire.
+    pub until: Option<Duration>,
 }
 
 impl Conversation<'_> {
     /// Reads the service root if that was not done yet, and makes sure that the session, if any, is ours.
     pub(super) async fn begin(&mut self) -> Result<(), Fault> {
-        if self.memory.session.as_ref().is_some_and(|open| open.version != self.credential.version) {
+        let account = self.account();
+        if self.memory.session.as_ref().is_some_and(|open| open.account != account) {
             self.end_session().await;
         }
         if self.memory.root.is_none() {
@@ -65,6 +71,10 @@ impl Conversation<'_> {
             });
         }
         Ok(())
+    }
+
+    pub(super) fn now(&self) -> Duration {
+        self.setup.clock.monotonic()
     }
 
     pub(super) fn root(&self) -> &Root {
@@ -103,19 +113,27 @@ impl Conversation<'_> {
         body: Option<&Value>,
         if_match: Option<&str>,
     ) -> Result<Answer, Failed> {
+        let aim = if method == Method::GET { Aim::Answer } else { Aim::Change };
         for again in [true, false] {
+            if aim == Aim::Answer {
+                self.waited.ask().map_err(|fault| Failed { fault, sent: false })?;
+            }
             let by_session = self.log_in().await.map_err(|fault| Failed { fault, sent: false })?;
             let mut headers = self.authenticated();
             if let Some(tag) = if_match.and_then(|tag| HeaderValue::from_str(tag).ok()) {
                 headers.insert("if-match", tag);
             }
-            let change = if method == Method::GET { Change::Nothing } else { Change::Machine };
-            let answer = self.exchange(method.clone(), path, headers, body, change).await?;
+            let answer = self.exchange(method.clone(), path, headers, body, aim).await?;
             match answer.status {
                 401 if by_session && again => {
                     // The BMC has dropped the session by itself; there is nothing left to end.
-                    self.memory.session = None;
-                    self.setup.ledger.forget(&self.ledger_key()).await;
+                    if let Some(Session { location: Some(location), .. }) = self.memory.session.take() {
+                        self.setup.ledger.forget(&self.ledger_key(), &location).await;
+                    }
+                }
+                401 if again && self.memory.basic_until.take().is_some() => {
+                    // Perhaps not the account is refused but the way in, which some BMCs have switched off.
+                    self.memory.no_basic = true;
                 }
                 401 => {
                     let fault = self.refused();
@@ -134,24 +152,33 @@ impl Conversation<'_> {
         path: &str,
         mut headers: HeaderMap,
         body: Option<&Value>,
-        change: Change,
+        aim: Aim,
     ) -> Result<Answer, Failed> {
         let bytes = body.map(|body| body.to_string().into_bytes());
-        let room = self.room(change)?;
+        let room = self.room(aim)?;
         let answer = self.wire.send(method.clone(), path, headers.clone(), bytes.clone(), room).await?;
         if answer.status != 406 {
             return Ok(answer);
         }
         headers.remove("accept-encoding"); // some firmware knows no "identity"
-        let room = self.room(change)?;
+        let room = self.room(aim)?;
         self.wire.send(method, path, headers, bytes, room).await
     }
 
     /// How long the next request may take, beside the limits of the wire.
-    fn room(&self, change: Change) -> Result<Option<Duration>, Failed> {
-        let leave = match change {
-            Change::Nothing => return Ok(None),
-            Change::Machine => self.leave.as_ref(),
+    fn room(&self, aim: Aim) -> Result<Option<Duration>, Failed> {
+        let leave = match aim {
+            Aim::Session => return Ok(None),
+            Aim::Answer => {
+                let room = self.until.map(|until| until.saturating_sub(self.now()));
+                return match room {
+                    Some(Duration::ZERO) => {
+                        Err(Failed { fault: Fault::Silent { limit: Duration::ZERO }, sent: false })
+                    }
+                    room => Ok(room),
+                };
+            }
+            Aim::Change => self.leave.as_ref(),
         };
         let leave = leave.expect("only a job that was given leave changes anything");
         leave.ask().map(Some).map_err(|fault| Failed { fault, sent: false })
@@ -164,7 +191,7 @@ impl Conversation<'_> {
         headers: HeaderMap,
         body: Option<&Value>,
     ) -> Result<Answer, Fault> {
-        self.exchange(method, path, headers, body, Change::Nothing).await.map_err(|failed| failed.fault)
+        self.exchange(method, path, headers, body, Aim::Session).await.map_err(|failed| failed.fault)
     }
 
     /// Makes sure that there is a session where one can be had. Tells whether there is.
@@ -178,54 +205,85 @@ impl Conversation<'_> {
         if self.auth == RedfishAuth::Basic || no_room {
             return Ok(false);
         }
-        self.end_leftover().await?;
+        let left = self.end_leftover().await?;
 
         let password = String::from_utf8_lossy(self.credential.password.expose());
         let body = json!({ "UserName": self.credential.user, "Password": password });
-        let answer = self.send(Method::POST, &sessions, common_headers(), Some(&body)).await?;
+        let asked = self.exchange(Method::POST, &sessions, common_headers(), Some(&body), Aim::Session).await;
+        let answer = asked.map_err(|failed| {
+            if failed.sent && !self.memory.no_basic {
+                // There may be a session now that nobody can end: not one more with every call.
+                self.memory.basic_until = Some(now.saturating_add(BASIC_FOR));
+            }
+            failed.fault
+        })?;
         match answer.status {
             401 => Err(self.refused()),
             403 => Err(self.forbidden(&answer)),
             200..=299 => {
-                let Some(token) = answer.header("x-auth-token") else {
-                    self.memory.basic_until = Some(now.saturating_add(BASIC_FOR));
-                    return Ok(false);
-                };
-                let location = answer.header("location").and_then(|place| self.local(place));
+                let Some(token) = answer.header("x-auth-token") else { return self.without_session(now) };
+                let token = Secret::new(token);
+                let location = session_path(&answer);
                 if let Some(location) = &location {
                     self.setup.ledger.remember(&self.ledger_key(), location).await;
                 }
                 self.memory.session = Some(Session {
-                    token: Secret::new(token),
-                    location,
-                    version: self.credential.version.clone(),
+                    token,
+                    location: location.clone(),
+                    account: self.account(),
                     approved: self.approved.clone(),
                     trust: self.trust.clone(),
                 });
+                if let Some(left) = left.filter(|left| Some(left) != location.as_ref()) {
+                    self.end_other(&left).await;
+                }
                 Ok(true)
             }
-            _ => {
-                tracing::debug!(status = answer.status, bmc = %self.approved.socket, "no session, using basic");
-                self.memory.basic_until = Some(now.saturating_add(BASIC_FOR));
-                Ok(false)
+            status => {
+                tracing::debug!(status, bmc = %self.approved.socket, "no session, using basic");
+                self.without_session(now)
             }
         }
     }
 
-    /// Ends the session that an earlier process left behind, if one is on record.
-    async fn end_leftover(&mut self) -> Result<(), Fault> {
+    /// Goes on with basic authentication for a while, unless the BMC takes none.
+    fn without_session(&mut self, now: Duration) -> Result<bool, Fault> {
+        if self.memory.no_basic {
+            return Err(Fault::Busy {
+                why: "it gives no session, and it refuses basic authentication".into(),
+            });
+        }
+        self.memory.basic_until = Some(now.saturating_add(BASIC_FOR));
+        Ok(false)
+    }
+
+    /// Ends the session that an earlier process left behind, if one is on record. Gives it back when that takes a session
+    /// of one's own: a BMC with basic authentication switched off refuses every account here, and says nothing of ours.
+    async fn end_leftover(&mut self) -> Result<Option<String>, Fault> {
         let key = self.ledger_key();
-        let Some(left) = self.setup.ledger.recall(&key).await else { return Ok(()) };
+        let Some(left) = self.setup.ledger.recall(&key).await else { return Ok(None) };
         if follow(&left).is_ok() {
+            if self.memory.no_basic {
+                return Ok(Some(left));
+            }
             let mut headers = common_headers();
             headers.insert("authorization", self.basic());
             let answer = self.send(Method::DELETE, &left, headers, None).await?;
-            if answer.status == 401 {
-                return Err(self.refused());
+            if !is_gone(&answer) {
+                return Ok(Some(left));
             }
         }
-        self.setup.ledger.forget(&key).await;
-        Ok(())
+        self.setup.ledger.forget(&key, &left).await;
+        Ok(None)
+    }
+
+    /// Ends another session than one's own, from within that.
+    async fn end_other(&mut self, left: &str) {
+        let headers = self.authenticated();
+        let ended = self.send(Method::DELETE, left, headers, None).await;
+        if !ended.is_ok_and(|answer| is_gone(&answer)) {
+            tracing::warn!(bmc = %self.approved.socket, "a session of an earlier process was left open");
+        }
     }
 
     pub(super) async fn end_session(&mut self) {
@@ -238,12 +296,13 @@ impl Conversation<'_> {
         self.approved.socket.to_string()
     }
 
-    fn account(&self) -> Refused {
-        Refused { credential: self.name.to_owned(), version: self.credential.version.clone() }
+    fn account(&self) -> Account {
+        Account { credential: self.name.to_owned(), version: self.credential.version.clone() }
     }
 
     fn refused(&mut self) -> Fault {
         self.memory.session = None;
+        self.memory.no_basic = false;
         self.memory.refused = Some(self.account());
         Fault::Denied { credential: self.name.to_owned() }
     }
@@ -272,20 +331,29 @@ impl Conversation<'_> {
         pair.extend_from_slice(self.credential.password.expose());
         sensitive(format!("Basic {}", BASE64_STANDARD.encode(&*pair)).as_bytes())
     }
+}
 
-    /// The path of a `Location`, which may be absolute but must be this BMC's own.
-    pub(super) fn local(&self, location: &str) -> Option<String> {
-        let path = match location.split_once("://") {
-            None => location,
-            Some((_, rest)) => {
-                let (authority, _) = rest.split_at(rest.find('/')?);
-                let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
-                let ours = host.trim_matches(['[', ']']).eq_ignore_ascii_case(&self.approved.host);
-                if ours { &rest[authority.len()..] } else { return None }
-            }
-        };
-        follow(path).ok()
-    }
+/// The path of a `Location`. It may be absolute, under whatever name the BMC gives to itself; what is asked there goes to
+/// the address that was approved all the same.
+pub(super) fn local(location: &str) -> Option<String> {
+    let path = match location.split_once("://") {
+        None => location,
+        Some((_, rest)) => &rest[rest.find('/')?..],
+    };
+    follow(path).ok()
+}
+
+/// Where a session is that was just made.
+fn session_path(answer: &Answer) -> Option<String> {
+    answer.header("location").and_then(local).or_else(|| {
+        let body = answer.json("a session").ok()?;
+        follow(body.get("@odata.id")?.as_str()?).ok()
+    })
+}
+
+/// Whether the answer to a session's end says that it is not there any more.
+const fn is_gone(answer: &Answer) -> bool {
+    matches!(answer.status, 200..=299 | 404 | 410)
 }
 
 /// Ends a session. A BMC that does not answer keeps it until it expires; the ledger remembers it.
@@ -295,7 +363,13 @@ pub(super) async fn log_out(setup: &Setup, session: Session) {
     let mut headers = common_headers();
     headers.insert("x-auth-token", sensitive(session.token.expose()));
     match wire.send(Method::DELETE, location, headers, None, None).await {
-        Ok(_) => setup.ledger.forget(&session.approved.socket.to_string()).await,
+        // It knows the token no more.
+        Ok(answer) if is_gone(&answer) || answer.status == 401 => {
+            setup.ledger.forget(&session.approved.socket.to_string(), location).await;
+        }
+        Ok(answer) => {
+            tracing::warn!(bmc = %session.approved.socket, status = answer.status, "a session was left open");
+        }
         Err(failed) => {
             tracing::warn!(bmc = %session.approved.socket, code = failed.fault.code(), "a session was left open");
         }
@@ -389,6 +463,26 @@ pub(super) fn refusal(asked: &str, answer: &Answer) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_session_is_found_under_whatever_name_its_bmc_has() {
+        #[track_caller]
+        fn check(location: Option<&str>, body: &str, expected: Option<&str>) {
+            let headers = location.map(|place| ("location".parse().unwrap(), place.parse().unwrap()));
+            let answer = Answer { status: 201, headers: headers.into_iter().collect(), body: body.into() };
+            assert_eq!(session_path(&answer).as_deref(), expected, "{location:?} {body}");
+        }
+        let here = Some("/redfish/v1/Sessions/7");
+        check(here, "{}", here);
+        check(Some("https://[fd00::1]/redfish/v1/Sessions/7"), "", here);
+        check(Some("https://[fd00::1]:8443/redfish/v1/Sessions/7"), "", here);
+        check(Some("https://bmc-17.local/redfish/v1/Sessions/7"), "", here);
+        check(None, r#"{"@odata.id": "/redfish/v1/Sessions/7"}"#, here);
+        check(Some("https://bmc"), r#"{"@odata.id": "/redfish/v1/Sessions/7"}"#, here);
+        check(None, r#"{"@odata.id": 7}"#, None);
+        check(None, "", None);
+        check(Some("https://bmc/../up"), "", None);
+    }
 
     #[test]
     fn only_plain_local_links_are_followed() {

@@ -1,6 +1,9 @@
 //! What a machine says it is, for discovery.
 
-use muster_model::power::{Fault, Identity, Mac, shown};
+use muster_model::{
+    Duration,
+    power::{Fault, Identity, Mac, given_uuid, shown},
+};
 use serde_json::Value;
 
 use super::conversation::{Conversation, link, links};
@@ -8,40 +11,65 @@ use super::conversation::{Conversation, link, links};
 /// Most parts (network interfaces, processors) that are asked about one by one.
 const MAX_PARTS: usize = 32;
 
+/// After so long nothing more is asked for. The host loop waits half a minute for an identity, and one that never comes
+/// back in time is never learnt.
+const ENOUGH: Duration = Duration::from_secs(20);
+
 impl Conversation<'_> {
     pub(super) async fn identify(&mut self, path: &str) -> Result<Identity, Fault> {
+        let until = self.now().saturating_add(ENOUGH);
         let (system, _) = self.get(path, "the system").await?;
         let mut identity = summary(&system);
         identity.system = path.trim_end_matches('/').rsplit('/').next().map(str::to_owned);
-        if let Some(manager) = links(&system, "/Links/ManagedBy")?.first()
+        self.until = Some(until);
+        if let Err(fault) = self.look_inside(&system, &mut identity).await {
+            // Who the machine is matters more than what is in it.
+            let (bmc, code) = (self.approved.socket, fault.code());
+            tracing::warn!(%bmc, code, "not all parts of a machine were read");
+        }
+        Ok(identity)
+    }
+
+    /// What other resources say of the machine: its BMC, its ports and its processors.
+    async fn look_inside(&mut self, system: &Value, identity: &mut Identity) -> Result<(), Fault> {
+        if let Some(manager) = links(system, "/Links/ManagedBy")?.first()
             && let Some(manager) = self.get_if_there(manager, "the manager").await?
         {
             identity.bmc_firmware = text(&manager, "/FirmwareVersion");
         }
-        for interface in self.parts(&system, "/EthernetInterfaces", "network interfaces").await? {
+        let ports = |interface: &Value| {
             let mac = interface.get("PermanentMACAddress").or(interface.get("MACAddress"));
             if let Some(mac) = mac.and_then(Value::as_str).and_then(|text| text.parse::<Mac>().ok())
                 && !identity.macs.contains(&mac)
             {
                 identity.macs.push(mac);
             }
-        }
-        for processor in self.parts(&system, "/Processors", "processors").await? {
+        };
+        self.parts(system, "/EthernetInterfaces", "network interfaces", ports).await?;
+        let gpus = |processor: &Value| {
             if processor.get("ProcessorType").and_then(Value::as_str) == Some("GPU") {
-                identity.gpus.push(text(&processor, "/Model").unwrap_or_else(|| "unnamed".to_owned()));
+                identity.gpus.push(text(processor, "/Model").unwrap_or_else(|| "unnamed".to_owned()));
             }
-        }
-        Ok(identity)
+        };
+        self.parts(system, "/Processors", "processors", gpus).await
     }
 
-    async fn parts(&mut self, system: &Value, pointer: &str, what: &str) -> Result<Vec<Value>, Fault> {
-        let Some(path) = link(system, pointer)? else { return Ok(Vec::new()) };
-        let Some(collection) = self.get_if_there(&path, what).await? else { return Ok(Vec::new()) };
-        let mut parts = Vec::new();
+    /// Shows each part to `note`, one at a time: a hostile BMC could fill the memory with all of them.
+    async fn parts(
+        &mut self,
+        system: &Value,
+        pointer: &str,
+        what: &str,
+        mut note: impl FnMut(&Value) + Send,
+    ) -> Result<(), Fault> {
+        let Some(path) = link(system, pointer)? else { return Ok(()) };
+        let Some(collection) = self.get_if_there(&path, what).await? else { return Ok(()) };
         for member in links(&collection, "/Members")?.into_iter().take(MAX_PARTS) {
-            parts.extend(self.get_if_there(&member, what).await?);
+            if let Some(part) = self.get_if_there(&member, what).await? {
+                note(&part);
+            }
         }
-        Ok(parts)
+        Ok(())
     }
 }
 
@@ -64,7 +92,7 @@ fn summary(system: &Value) -> Identity {
         vendor: text(system, "/Manufacturer"),
         model: text(system, "/Model"),
         serial: text(system, "/SerialNumber"),
-        uuid: text(system, "/UUID"),
+        uuid: text(system, "/UUID").filter(|uuid| given_uuid(uuid).is_some()),
         cpu_model: text(system, "/ProcessorSummary/Model"),
         cpu_sockets: number("/ProcessorSummary/Count"),
         cpu_cores: number("/ProcessorSummary/CoreCount"),

@@ -16,7 +16,8 @@ use async_trait::async_trait;
 pub trait Ledger: Send + Sync + fmt::Debug {
     async fn recall(&self, bmc: &str) -> Option<String>;
     async fn remember(&self, bmc: &str, session: &str);
-    async fn forget(&self, bmc: &str);
+    /// Forgets this session; one that another process has written down since stays.
+    async fn forget(&self, bmc: &str, session: &str);
 }
 
 /// A ledger for processes that keep none.
@@ -34,7 +35,10 @@ impl Ledger for MemoryLedger {
         entries.insert(bmc.to_owned(), session.to_owned());
     }
 
-    async fn forget(&self, bmc: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(bmc);
+    async fn forget(&self, bmc: &str, session: &str) {
+        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if entries.get(bmc).is_some_and(|known| known == session) {
+            entries.remove(bmc);
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! A BMC has several logs, sorts them as it likes, and pages them or not. What is read is bounded, and what cannot be
 //! read is left out: a log is evidence for people, and nothing is decided by it.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::VecDeque};
 
 use muster_model::{
     Duration, Timestamp,
@@ -50,8 +50,8 @@ impl Conversation<'_> {
         }
         let place =
             place.ok_or_else(|| Fault::unsupported("a read of its event log", DriverKind::Redfish))?;
-        let members = self.log_pages(place, most, until).await?;
-        Ok(newest(self.log_entries(members, most, until).await?, most))
+        let pages = self.log_pages(place, most, until).await?;
+        Ok(newest(self.log_entries(pages, until).await?, most))
     }
 
     /// Where the entries of the owner's event log are.
@@ -74,41 +74,27 @@ impl Conversation<'_> {
     }
 
     /// What the log lists, or at least what it lists at its two ends.
-    async fn log_pages(&mut self, place: String, most: usize, until: Duration) -> Result<Vec<Value>, Fault> {
-        let (mut members, mut next) = (Vec::new(), Some(place));
-        for _ in 0..MAX_PAGES {
+    async fn log_pages(&mut self, place: String, most: usize, until: Duration) -> Result<Pages, Fault> {
+        let (mut pages, mut next) = (Pages::default(), Some(place));
+        for number in 0..MAX_PAGES {
             let Some(place) = next.take() else { break };
-            let mut page = match self.get(&place, "its event log").await {
+            let page = match self.get(&place, "its event log").await {
                 Ok((page, _)) => page,
-                Err(fault) if members.is_empty() => return Err(fault),
+                Err(fault) if number == 0 => return Err(fault),
                 Err(_) => break,
             };
             if self.setup.clock.monotonic() < until {
                 next = next_page(&page, most)?;
             }
-            if let Some(Value::Array(found)) = page.get_mut("Members").map(Value::take) {
-                members.extend(found);
-            }
+            pages.take(&page, most);
         }
-        Ok(members)
+        Ok(pages)
     }
 
     /// The entries themselves. Where the log is a list of links, those at its two ends are followed.
-    async fn log_entries(
-        &mut self,
-        members: Vec<Value>,
-        most: usize,
-        until: Duration,
-    ) -> Result<Vec<Numbered>, Fault> {
-        let is_link = |member: &Value| member.get("Created").is_none() && member.get("Message").is_none();
-        let (linked, inline): (Vec<Value>, Vec<Value>) = members.into_iter().partition(is_link);
-        let mut entries: Vec<Numbered> = inline.iter().filter_map(numbered).collect();
-        let last = linked.len().saturating_sub(most);
-        for (place, member) in linked.iter().enumerate() {
-            let at_an_end = place < most || place >= last;
-            let Some(path) = member.get("@odata.id").and_then(Value::as_str).filter(|_| at_an_end) else {
-                continue;
-            };
+    async fn log_entries(&mut self, pages: Pages, until: Duration) -> Result<Vec<Numbered>, Fault> {
+        let Pages { mut entries, first, last } = pages;
+        for path in first.iter().chain(&last) {
             if self.setup.clock.monotonic() >= until {
                 break;
             }
@@ -122,6 +108,39 @@ impl Conversation<'_> {
     }
 }
 
+/// What is kept of the pages of a log: a page is large, and there are several.
+#[derive(Debug, Default)]
+struct Pages {
+    entries: Vec<Numbered>,
+    /// Links to entries, from the two ends of the list.
+    first: Vec<String>,
+    last: VecDeque<String>,
+}
+
+impl Pages {
+    fn take(&mut self, page: &Value, most: usize) {
+        for member in page.get("Members").and_then(Value::as_array).into_iter().flatten() {
+            if member.get("Created").is_some() || member.get("Message").is_some() {
+                self.entries.extend(numbered(member));
+            } else if let Some(path) = member.get("@odata.id").and_then(Value::as_str) {
+                self.link(path, most);
+            }
+        }
+        keep_newest(&mut self.entries, most);
+    }
+
+    fn link(&mut self, path: &str, most: usize) {
+        if self.first.len() < most {
+            self.first.push(path.to_owned());
+            return;
+        }
+        self.last.push_back(path.to_owned());
+        if self.last.len() > most {
+            self.last.pop_front();
+        }
+    }
+}
+
 /// An entry with its number in the log, which orders what has no time.
 #[derive(Debug)]
 struct Numbered {
@@ -131,9 +150,13 @@ struct Numbered {
 
 /// Logs are sorted either way, or not at all. What has no time comes last.
 fn newest(mut entries: Vec<Numbered>, most: usize) -> Vec<LogEntry> {
+    keep_newest(&mut entries, most);
+    entries.into_iter().map(|one| one.entry).collect()
+}
+
+fn keep_newest(entries: &mut Vec<Numbered>, most: usize) {
     entries.sort_by_key(|one| Reverse((one.entry.at, one.number)));
     entries.truncate(most);
-    entries.into_iter().map(|one| one.entry).collect()
 }
 
 /// How well a service fits, 0 the best; `None` for one that is off or about something else.
@@ -261,6 +284,23 @@ mod tests {
         ];
         let order: Vec<String> = newest(all, 5).into_iter().map(|one| one.message).collect();
         assert_eq!(order, ["x", "2", "1", "3", "8"]);
+    }
+
+    #[test]
+    fn of_a_page_only_its_ends_and_its_newest_stay() {
+        let inline = |number: u32| json!({"Id": number.to_string(), "Message": number.to_string()});
+        let linked = |number: u32| json!({"@odata.id": format!("/log/{number}")});
+        let mut pages = Pages::default();
+        for start in [0, 1_000, 2_000] {
+            let members: Vec<Value> =
+                (start..start + 1_000).flat_map(|one| [inline(one), linked(one)]).collect();
+            pages.take(&json!({ "Members": members }), 2);
+            assert_eq!((pages.entries.len(), pages.first.len(), pages.last.len()), (2, 2, 2));
+        }
+        assert_eq!(pages.first, ["/log/0", "/log/1"]);
+        assert_eq!(pages.last, ["/log/2998", "/log/2999"]);
+        let newest: Vec<String> = newest(pages.entries, 2).into_iter().map(|one| one.message).collect();
+        assert_eq!(newest, ["2999", "2998"]);
     }
 
     #[test]

@@ -8,15 +8,15 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{
-    conversation::{Conversation, follow, links, message_ids, refusal},
+    conversation::{Conversation, follow, links, local, message_ids, refusal},
     system::{power_state, prove},
 };
 use crate::http::Answer;
 
-/// How often a task monitor is asked, and how many times: with this a task is watched for 20 s, which fits
-/// into the time limit of every phase that waits for it. A longer task is left to be confirmed by reading.
+/// How often a task monitor is asked, and for how long: 20 s fit into the time limit of every phase that waits for
+/// it. A longer task is left to be confirmed by reading.
 const TASK_PAUSE: Duration = Duration::from_secs(1);
-const TASK_POLLS: u32 = 20;
+const TASK_WATCH: Duration = Duration::from_secs(20);
 
 impl Conversation<'_> {
     /// Reads, checks that this is the right machine and not there yet, and sends the next fitting reset type.
@@ -169,20 +169,20 @@ impl Conversation<'_> {
         self.memory.quirks.busy.iter().any(|mark| ids.iter().any(|id| id.ends_with(mark.as_str())))
     }
 
-    /// Follows a task until it ends or the patience for it does; a task that failed is a refusal.
+    /// Follows a task until it ends or the patience for it does. A task that says that it failed is a refusal.
     async fn watch_task(&mut self, accepted: &Answer, asked: &str) -> Result<(), Fault> {
-        let Some(monitor) = accepted.header("location").and_then(|place| self.local(place)) else {
+        let Some(monitor) = accepted.header("location").and_then(local) else {
             return Ok(()); // nothing to follow: reading the power state tells
         };
-        for _ in 0..TASK_POLLS {
-            let Ok(answer) = self.call(Method::GET, &monitor, None, None).await else {
-                return Ok(()); // it was accepted; what follows is told by reading
-            };
+        // It was accepted: whatever the monitor does not tell is told by reading.
+        let until = self.now().saturating_add(TASK_WATCH);
+        self.until = Some(until);
+        while self.now() < until {
+            let Ok(answer) = self.call(Method::GET, &monitor, None, None).await else { break };
             match answer.status {
                 202 => self.setup.clock.sleep(TASK_PAUSE).await,
                 200..=299 => return task_verdict(&answer, asked),
-                404 | 410 => return Ok(()), // finished monitors vanish
-                _ => return Err(refusal(asked, &answer)),
+                _ => break, // finished monitors vanish, and others fail
             }
         }
         Ok(())

@@ -1,6 +1,8 @@
 //! Which system behind a BMC is meant, and what its resource says about power.
 
-use muster_model::power::{BootProgress, DriverKind, Expected, Fault, Health, PowerState, Reading, shown};
+use muster_model::power::{
+    BootProgress, DriverKind, Expected, Fault, Health, PowerState, Reading, given_uuid, same_uuid, shown,
+};
 use serde_json::Value;
 
 use super::conversation::{Conversation, follow, links};
@@ -57,10 +59,10 @@ impl Conversation<'_> {
             let Some(page) = next.take() else { break };
             let (page, _) = self.get(&page, what).await?;
             all.extend(links(&page, "/Members")?);
+            if all.len() > MAX_SYSTEMS {
+                return Err(Fault::malformed(what, format!("it has more than {MAX_SYSTEMS} members")));
+            }
             next = page.get("Members@odata.nextLink").and_then(Value::as_str).map(follow).transpose()?;
-        }
-        if all.len() > MAX_SYSTEMS {
-            return Err(Fault::malformed(what, format!("it has more than {MAX_SYSTEMS} members")));
         }
         Ok(all)
     }
@@ -106,19 +108,16 @@ fn marks<'a>(
         |at: &str| system.get(at).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
     [
         ("serial number", expect.serial.as_deref(), text("SerialNumber")),
-        ("UUID", expect.uuid.as_deref(), text("UUID")),
+        ("UUID", expect.uuid.as_deref().and_then(given_uuid), text("UUID").and_then(given_uuid)),
     ]
-}
-
-fn same(left: &str, right: &str) -> bool {
-    left.trim().eq_ignore_ascii_case(right.trim())
 }
 
 /// An error when the system says that it is another machine. Silence is no contradiction.
 fn contradicts(system: &Value, expect: &Expected) -> Result<(), Fault> {
     for (what, expected, found) in marks(system, expect) {
         if let (Some(expected), Some(found)) = (expected, found)
-            && !same(expected, found)
+            && !expected.trim().eq_ignore_ascii_case(found)
+            && !(what == "UUID" && same_uuid(expected, found))
         {
             let (expected, found) = (expected.to_owned(), shown(found).to_string());
             return Err(Fault::WrongHost { what, expected, found });
@@ -216,5 +215,11 @@ mod tests {
         check((Some("X1"), None), json!({}), true, false);
         check((Some("X1"), Some("u")), json!({"UUID": "U"}), true, true);
         check((Some("X1"), Some("u")), json!({"UUID": "U", "SerialNumber": "X2"}), false, false);
+        // Another driver told it, in another byte order; and a UUID that was never set tells nothing.
+        let (ours, smbios) = ("33221100-5544-7766-0809-0a0b0c0d0e0f", "00112233-4455-6677-0809-0A0B0C0D0E0F");
+        let never = "00000000-0000-0000-0000-000000000000";
+        check((None, Some(ours)), json!({ "UUID": smbios }), true, true);
+        check((None, Some(ours)), json!({ "UUID": never }), true, false);
+        check((None, Some(never)), json!({ "UUID": ours }), true, true);
     }
 }

@@ -371,3 +371,27 @@ async fn ops_r19_the_canary_password_is_in_no_log_error_or_debug_text() {
         assert!(!text.contains(CANARY) && !text.contains(&basic), "{text}");
     }
 }
+
+/// A list of systems without an end, 200 to the page.
+#[tokio::test]
+async fn an_endless_list_is_not_read_on_when_it_is_too_long() {
+    use axum::{Json, Router, extract::Path, routing::get};
+    use serde_json::json;
+    let pages = Arc::new(AtomicUsize::new(0));
+    let asked = Arc::clone(&pages);
+    let root = || async { Json(json!({"Systems": {"@odata.id": "/page/0"}})) };
+    let page = move |Path(number): Path<u32>| async move {
+        asked.fetch_add(1, Ordering::SeqCst);
+        let members: Vec<_> =
+            (0..200).map(|one| json!({"@odata.id": format!("/system/{number}-{one}")})).collect();
+        Json(json!({"Members": members, "Members@odata.nextLink": format!("/page/{}", number + 1)}))
+    };
+    let router = Router::new().route("/redfish/v1/", get(root)).route("/page/{number}", get(page));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let host = redfish_host(&format!("http://{}", listener.local_addr().unwrap()));
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(async move { axum::serve(listener, router).await.unwrap() });
+    let error = redfish(&Vault::with("lab", "admin", "emulated")).read(&host).await.unwrap_err();
+    assert_eq!(error.code(), "POWER_MALFORMED_ANSWER", "{error}");
+    assert_eq!(pages.load(Ordering::SeqCst), 2, "256 members are too many, and 400 were seen");
+}

@@ -9,8 +9,8 @@ use muster_emulate::{
 use muster_model::{
     Duration, Known,
     power::{
-        Accepted, Bmc, BootOverride, BootTarget, CipherSuite, Credentials, Endpoint, Expected, Leave, Order,
-        Power as _, PowerAction, PowerState, Privilege,
+        Accepted, Bmc, BootMode, BootOverride, BootTarget, CipherSuite, Credentials, Endpoint, Expected,
+        Leave, Order, Power as _, PowerAction, PowerState, Privilege,
     },
 };
 use muster_power::ipmi::Ipmi;
@@ -189,6 +189,8 @@ async fn refusals_have_their_own_codes() {
         (Faults { completion: Some(0xff), ..Faults::default() }, "POWER_REFUSED"),
         (Faults { refuse_suites: vec![17], ..Faults::default() }, "POWER_REFUSED"),
         (Faults { silent: true, ..Faults::default() }, "POWER_SILENT"),
+        // It knows the password as we do, so this is no word about the account.
+        (Faults { refuse_proof: true, ..Faults::default() }, "POWER_BUSY"),
     ] {
         bmc.set_faults(faults.clone());
         let error = driver.read(&host).await.unwrap_err();
@@ -245,4 +247,75 @@ async fn ops_r10_ipmi_sim_does_on_off_status_100_times() {
     let (driver, host) = (driver(&vault), host(peer.port, CipherSuite::Sha1));
     answers(&driver, &host, &peer).await;
     conformance::hundred(&driver, &host).await;
+}
+
+/// The UUID is all that IPMI tells a machine by. A BMC that never got one of its own tells nothing.
+#[tokio::test]
+async fn ops_f15_another_machine_is_not_switched_off() {
+    let bmc = emulated().await;
+    bmc.machine.switch_on();
+    bmc.machine.until(|seen| seen.running).await;
+    let vault = Vault::with("lab", "admin", "secret");
+    let (driver, mut host) = (driver(&vault), host(bmc.address.port(), CipherSuite::Sha256));
+    host.expect.uuid = Some("07070707-0707-0707-0707-070707070708".into());
+    for action in [PowerAction::ForceOff, PowerAction::GracefulOff, PowerAction::Cycle] {
+        let error = driver.request(&host, Order::first(action), &Leave::unlimited()).await.unwrap_err();
+        assert_eq!(error.code(), "POWER_WRONG_HOST", "{error}");
+    }
+    assert!(bmc.counters().controls.is_empty());
+    host.expect.uuid = driver.identify(&host).await.unwrap().uuid;
+    let _ = driver.request(&host, Order::first(PowerAction::ForceOff), &Leave::unlimited()).await.unwrap();
+    assert_eq!(bmc.counters().controls, [0]);
+
+    let account = Account { user: "admin".into(), password: "secret".into(), level: Level::Administrator };
+    let machine = Machine::new(clock(), Timing::default());
+    let address = "127.0.0.1:0".parse().unwrap();
+    let blank = RmcpBmc::start(address, vec![account], [0xff; 16], machine, clock()).await.unwrap();
+    let host = self::host(blank.address.port(), CipherSuite::Sha256);
+    assert_eq!(driver.identify(&host).await.unwrap().uuid, None);
+}
+
+/// A BMC that takes longer for an account than other packets are waited for is slow, and its account is right.
+#[tokio::test]
+async fn a_bmc_that_is_slow_with_the_account_does_not_refuse_it() {
+    let bmc = emulated().await;
+    bmc.set_faults(Faults { slow_account: Duration::from_secs(2), ..Faults::default() });
+    let vault = Vault::with("lab", "admin", "secret");
+    let (driver, host) = (driver(&vault), host(bmc.address.port(), CipherSuite::Sha256));
+    assert_eq!(driver.read(&host).await.unwrap().state, PowerState::Off);
+    let counters = bmc.counters();
+    assert_eq!((counters.opened, counters.refused), (1, 0), "{counters:?}");
+}
+
+/// The packet that asks about an account is not repeated; where one is lost, the login begins again.
+#[tokio::test]
+async fn a_login_begins_again_when_a_packet_of_it_is_lost() {
+    let bmc = emulated().await;
+    let vault = Vault::with("lab", "admin", "secret");
+    let (driver, host) = (driver(&vault), host(bmc.address.port(), CipherSuite::Sha256));
+    bmc.set_faults(Faults { lose_account: 1, ..Faults::default() });
+    assert_eq!(driver.read(&host).await.unwrap().state, PowerState::Off);
+    assert_eq!(bmc.counters().opened, 2);
+}
+
+#[tokio::test]
+async fn a_boot_mode_is_kept_unless_another_is_asked_for() {
+    let bmc = emulated().await;
+    let vault = Vault::with("lab", "admin", "secret");
+    let (driver, host) = (driver(&vault), host(bmc.address.port(), CipherSuite::Sha256));
+    let set = async |target, mode| {
+        let boot = BootOverride { target, mode, once: true, url: None };
+        driver.set_boot(&host, boot, &Leave::unlimited()).await.map(|kept| kept.mode)
+    };
+    // Nothing was set before.
+    assert_eq!(set(BootTarget::Disk, None).await.unwrap(), None);
+    assert_eq!(set(BootTarget::Pxe, Some(BootMode::Uefi)).await.unwrap(), Some(BootMode::Uefi));
+    assert_eq!(set(BootTarget::Disk, None).await.unwrap(), Some(BootMode::Uefi), "it is kept");
+    assert_eq!(set(BootTarget::Pxe, Some(BootMode::Legacy)).await.unwrap(), None);
+    assert_eq!(set(BootTarget::Disk, None).await.unwrap(), None, "it is kept");
+
+    bmc.set_faults(Faults { always_uefi: true, ..Faults::default() });
+    let error = set(BootTarget::Pxe, Some(BootMode::Legacy)).await.unwrap_err();
+    assert_eq!(error.code(), "POWER_BOOT_OVERRIDE_IGNORED", "{error}");
+    assert!(error.to_string().contains("device 0x1, UEFI"), "{error}");
 }

@@ -20,7 +20,7 @@ use muster_model::{
 use muster_power::{ipmi::Ipmi, wol::WakeOnLan};
 use tokio::net::UdpSocket;
 
-use crate::support::{Vault, clock, loopback_rules, redfish, redfish_host, within};
+use crate::support::{Vault, clock, eventually, loopback_rules, redfish, redfish_host, within};
 
 /// How long each answer takes: some ten of them come before anything is changed.
 const SLOW: Duration = Duration::from_millis(50);
@@ -128,4 +128,60 @@ async fn no_magic_packet_follows_one_after_which_leave_ended() {
     let mut packet = [0; 256];
     within("the first packet", listener.recv_from(&mut packet)).await.unwrap();
     assert!(listener.try_recv_from(&mut packet).is_err(), "a packet was sent after leave had ended");
+}
+
+/// Callers that went away while they waited for their turn, and one in the middle of its questions: the BMC is free for
+/// the next.
+#[tokio::test]
+async fn what_nobody_waits_for_is_not_asked() {
+    let fleet = Fleet::start(&Layout::default(), clock()).await.unwrap();
+    let bmc = Arc::clone(fleet.first());
+    let (driver, host) = (redfish(&Vault::with("lab", "admin", "emulated")), redfish_host(&bmc.url()));
+    driver.read(&host).await.unwrap();
+    let before = bmc.counters().calls;
+    for _ in 0..5 {
+        let mut asked = driver.identify(&host);
+        assert!(futures::poll!(&mut asked).is_pending());
+    }
+    driver.read(&host).await.unwrap();
+    assert_eq!(bmc.counters().calls, before + 1, "the reading alone");
+
+    bmc.set_faults(Faults { delay: SLOW, ..Faults::default() });
+    let asked = tokio::spawn({
+        let (driver, host) = (driver.clone(), host.clone());
+        async move { driver.identify(&host).await }
+    });
+    eventually("two of its questions", &|| bmc.counters().calls >= before + 3).await;
+    asked.abort();
+    assert!(asked.await.unwrap_err().is_cancelled());
+    let before = bmc.counters().calls;
+    driver.read(&host).await.unwrap();
+    let asked = bmc.counters().calls - before;
+    assert!(asked <= 2, "the question that was on its way, and the reading: {asked}");
+}
+
+#[tokio::test]
+async fn packets_that_nobody_waits_for_are_not_sent() {
+    let account = Account { user: "admin".into(), password: "secret".into(), level: Level::Administrator };
+    let machine = Machine::new(clock(), Timing::default());
+    let address = "127.0.0.1:0".parse().unwrap();
+    let bmc = RmcpBmc::start(address, vec![account], [7; 16], machine, clock()).await.unwrap();
+    let driver =
+        Ipmi::new(loopback_rules(), Vault::with("lab", "admin", "secret") as Arc<dyn Credentials>, clock());
+    let host = Bmc {
+        host: "n1".into(),
+        endpoint: Endpoint::Ipmi {
+            address: bmc.address.to_string(),
+            suite: CipherSuite::Sha256,
+            privilege: Privilege::Administrator,
+        },
+        credential: Some("lab".into()),
+        expect: Expected::default(),
+    };
+    for _ in 0..5 {
+        let mut asked = driver.identify(&host);
+        assert!(futures::poll!(&mut asked).is_pending());
+    }
+    driver.read(&host).await.unwrap();
+    assert_eq!(bmc.counters().opened, 1, "the session of the reading alone");
 }

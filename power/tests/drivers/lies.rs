@@ -1,16 +1,23 @@
 //! BMCs that lie, break and stall (OPS-R10), and the driver's part of the scenarios BM-7.n.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
+use async_trait::async_trait;
 use muster_emulate::redfish::{Faults, Fleet, Layout, RedfishBmc};
 use muster_model::{
-    Duration,
+    Clock, Duration, Timestamp,
     power::{
         Accepted, Advice, Bmc, BootOverride, BootTarget, Fault, Leave, Order, Power, PowerAction, PowerError,
         PowerState, Trust,
     },
 };
-use muster_power::{Limits, redfish::Redfish};
+use muster_power::{
+    Limits,
+    redfish::{Redfish, Setup},
+};
 
 use crate::support::{Vault, clock, read_until, redfish, redfish_host, redfish_host_trusting, setup};
 
@@ -340,6 +347,61 @@ async fn reset_types_come_from_the_bmc() {
     let error = lab.driver.request(&lab.host, ON, &Leave::unlimited()).await.unwrap_err();
     assert_eq!(error.code(), "POWER_REFUSED", "{error}");
     assert!(error.to_string().contains("power sequencer"), "{error}");
+}
+
+/// A reset that was accepted is under way, whatever becomes of the resource that watches it.
+#[tokio::test]
+async fn a_task_that_cannot_be_watched_has_not_failed() {
+    let graceful = Order::first(PowerAction::GracefulOff);
+    for status in [400, 403, 404, 405, 410, 500, 502, 503, 504] {
+        let lab = Lab::running().await;
+        lab.bmc().set_faults(Faults { task: true, task_status: Some(status), ..Faults::default() });
+        let sent = lab.driver.request(&lab.host, graceful, &Leave::unlimited()).await;
+        assert!(matches!(sent, Ok(Accepted::Sent { .. })), "{status}: {sent:?}");
+        assert_eq!(lab.bmc().counters().task_polls, 1, "{status}");
+    }
+}
+
+/// Each look at its clock finds five seconds gone, as with a BMC that is slow with every answer.
+#[derive(Debug, Default)]
+struct SlowTime(AtomicU64);
+
+#[async_trait]
+impl Clock for SlowTime {
+    fn now(&self) -> Timestamp {
+        Timestamp::EPOCH
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_secs(self.0.fetch_add(5, Ordering::Relaxed))
+    }
+
+    async fn sleep(&self, _: Duration) {}
+}
+
+#[tokio::test]
+async fn a_task_is_watched_for_a_time_and_not_for_a_number_of_answers() {
+    let lab = Lab::new().await;
+    lab.bmc().set_faults(Faults { task: true, task_hangs: true, ..Faults::default() });
+    let vault = Vault::with("lab", "admin", "emulated");
+    let driver = Redfish::new(Setup { clock: Arc::new(SlowTime::default()), ..setup(&vault) });
+    let sent = driver.request(&lab.host, ON, &Leave::unlimited()).await;
+    assert!(matches!(sent, Ok(Accepted::Sent { .. })), "{sent:?}");
+    let polls = lab.bmc().counters().task_polls;
+    assert!((1..=4).contains(&polls), "{polls} answers of 5 s and more do not fit into 20 s");
+}
+
+#[tokio::test]
+async fn a_slow_machine_says_at_least_who_it_is() {
+    let lab = Lab::new().await;
+    let vault = Vault::with("lab", "admin", "emulated");
+    let driver = Redfish::new(Setup { clock: Arc::new(SlowTime::default()), ..setup(&vault) });
+    let identity = driver.identify(&lab.host).await.unwrap();
+    assert_eq!(identity.serial.as_ref(), Some(&lab.bmc().systems[0].serial));
+    assert!(
+        identity.uuid.is_some() && identity.gpus.is_empty(),
+        "there was no time for its parts: {identity:?}"
+    );
 }
 
 #[tokio::test]

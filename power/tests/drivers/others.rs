@@ -179,6 +179,25 @@ async fn bm_7_24_the_agent_powers_off_on_a_token_that_works_once() {
     );
 }
 
+/// 4,000 agents with three hellos each within half a minute; and one that floods takes no room from the others.
+#[tokio::test]
+async fn agents_are_heard_however_many_there_are() {
+    let hand = Arc::new(Hand::default());
+    let vault = Vault::with("lab", "agent", "the key");
+    let key = Secret::new("the key");
+    let hub = AgentHub::new(vault as Arc<dyn Credentials>, Arc::clone(&hand) as Arc<dyn Clock>);
+    let hello = |guard: &Guard| hub.hello(&guard.hello(vec![], hand.now()), &key);
+    let flood = Guard::new(key.clone(), "flood", "boot-1");
+    while hello(&flood).is_ok() {}
+    let guards: Vec<Guard> =
+        (0..4_000).map(|number| Guard::new(key.clone(), &format!("n{number}"), "boot-1")).collect();
+    for _ in 0..3 {
+        for guard in &guards {
+            assert!(hello(guard).is_ok());
+        }
+    }
+}
+
 #[tokio::test]
 async fn an_order_waits_for_its_hello_no_longer_than_the_leave_it_was_given_with() {
     let hand = Arc::new(Hand::default());
