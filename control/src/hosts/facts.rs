@@ -141,8 +141,9 @@ impl Facts {
         let (shown, _) = self.vault.list().await?;
         let mut credentials = BTreeMap::new();
         for one in shown {
-            // One that was deleted and made anew begins at version 1 again, and is another.
-            let version = fnv(format!("{} {}", one.meta.created_at.millis(), one.meta.version).bytes());
+            // One that was deleted and made anew begins at version 1 again, and is another. It is stored as JSON, where
+            // some readers keep 53 bits of a number.
+            let version = fnv(format!("{} {}", one.meta.created_at.millis(), one.meta.version).bytes()) >> 11;
             if one.project == NO_PROJECT {
                 credentials.insert(one.meta.name.clone(), version);
             }
