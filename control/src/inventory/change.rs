@@ -55,6 +55,8 @@ pub struct Act<'a> {
 }
 
 impl<'a> Act<'a> {
+    pub(super) const POWER: &'static str = "power";
+
     pub const fn new(verb: &'a str) -> Self {
         Self { verb, reason: None }
     }
@@ -172,7 +174,7 @@ impl Inventory {
             let guard = self.guard().await?;
             let missing = InventoryError::NotFound { kind: "BareMetalNode" };
             let Some(host) = self.host(name) else { return Err(missing) };
-            let (spec, mut warnings) = change(&host)?;
+            let (mut spec, mut warnings) = change(&host)?;
             if !precondition(host.version()) {
                 return Err(InventoryError::Precondition { current: host.version() });
             }
@@ -182,6 +184,11 @@ impl Inventory {
             check_name(name)?;
             self.vet(name, &spec)?;
             let before = host.readable().cloned();
+            // Who asks for power asks anew, and may want what was wanted before.
+            if act.verb != Act::POWER {
+                let wish = before.as_deref().and_then(|before| spec.forget_wish_of(before, context.now));
+                warnings.extend(wish);
+            }
             // A host that always lacked something may still be held, acknowledged and corrected.
             if before.as_deref().is_none_or(|before| before.check_ways("spec").is_ok()) {
                 spec.check_ways("spec")?;

@@ -101,7 +101,14 @@ impl Inventory {
             txn.expect(&key, Expect::Absent).put(&key, encode(&operation))
         };
         let written = self
-            .update(context, Act::new("power").because(&request.reason), name, precondition, change, attach)
+            .update(
+                context,
+                Act::new(Act::POWER).because(&request.reason),
+                name,
+                precondition,
+                change,
+                attach,
+            )
             .await?;
         let operation = make(&taken().ok_or(InventoryError::Busy)?);
         if !written.changed && !context.dry_run {
@@ -179,7 +186,7 @@ impl Inventory {
                 };
                 let attach =
                     |txn: Txn, _: &BareMetalNodeSpec| txn.expect(&key, expect).put(&key, encode(&operation));
-                self.update(&context, Act::new("power"), &name, &|_| true, change, attach).await.map(drop)
+                self.update(&context, Act::new(Act::POWER), &name, &|_| true, change, attach).await.map(drop)
             }
             Verdict::End(state, message) => {
                 operation.state = state;
@@ -194,7 +201,8 @@ impl Inventory {
                         spec.hold.clone_from(&order.hold_before);
                         Ok((spec, Vec::new()))
                     };
-                    self.update(&context, Act::new("power"), &name, &|_| true, change, |txn, _| txn).await?;
+                    self.update(&context, Act::new(Act::POWER), &name, &|_| true, change, |txn, _| txn)
+                        .await?;
                 }
                 let txn = Txn::new().expect(&key, expect).put(&key, encode(&operation));
                 if let Committed::Done { .. } = self.shared.store.commit(txn).await? {

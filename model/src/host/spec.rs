@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{field::choice, pool::Taint, power::Pin};
+use crate::{Timestamp, field::choice, pool::Taint, power::Pin};
 
 use super::{
     Acknowledgement, Admin, Deletion, DriverKind, DriverSpec, Hold, LimitOverrides, MacAddress, MgmtAddress,
-    PowerInterface, Registered, ResourceCapacity, Switch, TlsVerify,
+    PowerInterface, Registered, ResourceCapacity, Switch, TlsVerify, by_hand,
 };
 
 choice! {
@@ -185,6 +185,25 @@ impl BareMetalNodeSpec {
         !self.drivers.is_empty() && self.drivers.iter().all(|driver| driver.kind == DriverKind::DryRun)
     }
 
+    /// What a person wants of its power now.
+    pub fn manual(&self, now: Timestamp) -> Option<Switch> {
+        by_hand(self.power_state, self.hold.as_ref(), now)
+    }
+
+    /// Drops a wish for power whose hold had lapsed `before` when that hold goes or another takes its place: nobody asked
+    /// for it again. Returns what to tell whoever changed the hold.
+    pub fn forget_wish_of(&mut self, before: &Self, now: Timestamp) -> Option<String> {
+        let wish = self.power_state.filter(|wish| before.power_state == Some(*wish))?;
+        if before.manual(now).is_some() || self.hold == before.hold {
+            return None;
+        }
+        self.power_state = None;
+        Some(format!(
+            "spec.powerState {wish} was dropped: it was asked for under a hold that has lapsed; ask again if it is still \
+             wanted"
+        ))
+    }
+
     /// The credential that a driver of this host uses, as [`crate::power::Credentials`] wants it: with the
     /// host's project, so that nobody borrows the account of another project by its name.
     pub fn credential(&self, driver: Option<&DriverSpec>) -> Option<String> {
@@ -258,6 +277,28 @@ mod tests {
         other.mgmt_address = Some("10.0.0.2".parse().unwrap());
         other.pin = Some(format!("sha256:{}", "cd".repeat(32)).parse().unwrap());
         assert_eq!(other.forget_key_of(&before), None, "another key is a new approval");
+    }
+
+    #[test]
+    fn a_wish_ends_with_its_hold_and_no_other_hold_brings_it_back() {
+        let at = Timestamp::from_millis;
+        let hold = |reason: &str, until: Option<i64>| {
+            Some(Hold { by: "kim".into(), reason: reason.into(), until: until.map(at) })
+        };
+        let mut before = BareMetalNodeSpec::new("metal", PowerInterface::Redfish);
+        (before.power_state, before.hold) = (Some(Switch::Off), hold("new disks", Some(100)));
+        assert_eq!([99, 100].map(|now| before.manual(at(now))), [Some(Switch::Off), None]);
+        let check = |hold: Option<Hold>, wish: Option<Switch>, now: i64, left: Option<Switch>| {
+            let mut after = BareMetalNodeSpec { hold, power_state: wish, ..before.clone() };
+            let told = after.forget_wish_of(&before, at(now));
+            assert_eq!((after.power_state, told.is_some()), (left, left != wish));
+        };
+        let (on, off) = (Some(Switch::On), Some(Switch::Off));
+        check(hold("cables", None), off, 99, off);
+        check(hold("cables", None), off, 100, None);
+        check(None, off, 100, None);
+        check(hold("cables", None), on, 100, on);
+        check(before.hold.clone(), off, 100, off);
     }
 
     #[test]
