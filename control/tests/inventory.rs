@@ -240,3 +240,25 @@ async fn a_cycle_that_is_asked_for_twice_leaves_what_was_there_before_both() {
     assert_eq!(world.end(second).await.0, "Succeeded");
     assert_eq!((world.spec("a").power_state, world.spec("a").hold), (None, None));
 }
+
+#[tokio::test]
+async fn of_two_records_of_one_bmc_the_older_is_worked_with() {
+    let world = World::new().await;
+    world.register("a", redfish("10.0.0.1")).await;
+    let driver = json!([{"kind": "ipmi", "address": "10.0.0.1:623"}]);
+    let again = [redfish("10.0.0.1:443"), json!({"powerInterface": "ipmi", "pool": "p", "drivers": driver})];
+    for spec in again {
+        let host =
+            NamedHost { name: "b".into(), spec: BareMetalNodeSpec::read(&spec, "spec").unwrap().value };
+        let refused = world.inventory.create(&world.context("ann"), &host, Vec::new()).await.unwrap_err();
+        assert!(matches!(&refused, InventoryError::Clash { owner, .. } if owner == "a"), "{refused}");
+    }
+    // What a tool wrote past the API is set aside, and does not stand in the older one's way.
+    world.put(&keys::host("b", HostRecord::Spec), &redfish("10.0.0.1:443")).await;
+    let held = |spec: &mut BareMetalNodeSpec| spec.hold = Some(hold("ann", "which is it?", None));
+    world.change("a", held).await.unwrap();
+    assert!(world.inventory.host("b").unwrap().set_aside().is_some(), "the index has it now");
+    world.change("a", |spec| spec.hold = None).await.unwrap();
+    assert!(world.inventory.host("b").unwrap().set_aside().is_some());
+    assert!(world.inventory.host("a").unwrap().set_aside().is_none());
+}

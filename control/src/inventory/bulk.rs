@@ -168,7 +168,7 @@ impl Inventory {
             return if same { Ok(LineResult::Unchanged) } else { Err(taken()) };
         }
         host.spec.check_ways("spec")?;
-        check_claims(&index, &host.name, &host.spec, &seen.claims)?;
+        check_claims(&index, &host.name, identifiers(&host.spec), &seen.claims)?;
         Ok(LineResult::Created)
     }
 }

@@ -108,7 +108,7 @@ impl Inventory {
             if self.shared.index().get(&host.name).is_some() {
                 return Err(InventoryError::Taken { kind: "BareMetalNode", name: host.name.clone() });
             }
-            self.vet(&host.name, &spec)?;
+            self.vet(&host.name, None, &spec)?;
             spec.check_ways("spec")?;
             let mut told = warnings.clone();
             told.extend(self.doubts(&spec).await?);
@@ -182,8 +182,8 @@ impl Inventory {
                 return Err(InventoryError::Deleting { name: name.to_owned() });
             }
             check_name(name)?;
-            self.vet(name, &spec)?;
             let before = host.readable().cloned();
+            self.vet(name, before.as_deref(), &spec)?;
             // Who asks for power asks anew, and may want what was wanted before.
             if act.verb != Act::POWER {
                 let wish = before.as_deref().and_then(|before| spec.forget_wish_of(before, context.now));
@@ -280,9 +280,16 @@ impl Inventory {
         Ok(guard)
     }
 
-    /// Refuses what another host has already.
-    pub(super) fn vet(&self, name: &str, spec: &BareMetalNodeSpec) -> Result<(), InventoryError> {
-        check_claims(&self.shared.index(), name, spec, &BTreeMap::new())
+    /// Refuses what another host has already. Two that clash as they are may still be held, corrected and deleted.
+    fn vet(
+        &self,
+        name: &str,
+        before: Option<&BareMetalNodeSpec>,
+        spec: &BareMetalNodeSpec,
+    ) -> Result<(), InventoryError> {
+        let held: BTreeSet<_> = before.map(identifiers).unwrap_or_default().into_iter().collect();
+        let new = identifiers(spec).into_iter().filter(|claim| !held.contains(claim));
+        check_claims(&self.shared.index(), name, new, &BTreeMap::new())
     }
 
     /// Commits edits with everything that follows; `None` when somebody else was faster.
@@ -364,14 +371,14 @@ fn still(txn: Txn, host: &Host, mode: DeletionMode) -> Txn {
         .fold(txn, |txn, record| txn.expect(hosts::host(&host.name, record), Expect::Absent))
 }
 
-/// Fails when another host has what `spec` claims; `also` are claims that are not in the index yet.
+/// Fails when another host has what is claimed; `also` are claims that are not in the index yet.
 pub(super) fn check_claims(
     index: &Index,
     name: &str,
-    spec: &BareMetalNodeSpec,
+    claims: impl IntoIterator<Item = (Identifier, String)>,
     also: &BTreeMap<(Identifier, String), String>,
 ) -> Result<(), InventoryError> {
-    for claim in identifiers(spec) {
+    for claim in claims {
         let owner = index.owner(&claim, name).or_else(|| also.get(&claim).map(String::as_str));
         if let Some(owner) = owner.filter(|owner| *owner != name) {
             let (by, value) = claim;
