@@ -1,6 +1,6 @@
 //! `/baremetal/nodes/{host}/spec`: what people and inventories say about one machine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -225,18 +225,31 @@ impl BareMetalNodeSpec {
         bmc.or_else(|| drivers.iter().position(|driver| driver.kind.speaks_tls()))
     }
 
-    /// Drops the approved key when the BMC is said to be somewhere else than `before`: a key belongs to the place where
+    /// Drops the approved keys of the BMC when it is said to be somewhere else than `before`: a key belongs to the place where
     /// somebody compared it. Returns what to tell whoever moved it.
     pub fn forget_key_of(&mut self, before: &Self) -> Option<String> {
-        let (Some(pin), Some(old)) = (self.pin, &before.mgmt_address) else { return None };
-        if before.pin != Some(pin) || self.mgmt_address == before.mgmt_address {
-            return None;
+        let old = before.mgmt_address.as_ref().filter(|_| self.mgmt_address != before.mgmt_address)?;
+        let mut dropped = Vec::new();
+        if self.pin.is_some() && self.pin == before.pin {
+            self.pin = None;
+            dropped.push("spec.pin".to_owned());
         }
-        self.pin = None;
-        Some(format!(
-            "spec.pin was dropped: that key was approved for the BMC at {old}; compare the key of the new one, then \
-             `muster approve host`, or send pin together with mgmtAddress"
-        ))
+        let is_there = |driver: &&DriverSpec| driver.address.is_none();
+        let known: BTreeSet<_> =
+            before.drivers.iter().filter(is_there).filter_map(|driver| driver.settings.get("pin")).collect();
+        for (place, driver) in self.drivers.iter_mut().enumerate().filter(|(_, one)| one.address.is_none()) {
+            if driver.settings.get("pin").is_some_and(|pin| known.contains(pin)) {
+                driver.settings.remove("pin");
+                dropped.push(format!("spec.drivers[{place}].settings.pin"));
+            }
+        }
+        (!dropped.is_empty()).then(|| {
+            format!(
+                "{} was dropped: that key was approved for the BMC at {old}; compare the key of the new one, then \
+                 `muster approve host`, or send pin together with mgmtAddress in a PATCH",
+                dropped.join(" and ")
+            )
+        })
     }
 
     /// Writes an approved key down for the driver at `place` of the list. `false` when no such driver checks keys.
@@ -277,6 +290,20 @@ mod tests {
         other.mgmt_address = Some("10.0.0.2".parse().unwrap());
         other.pin = Some(format!("sha256:{}", "cd".repeat(32)).parse().unwrap());
         assert_eq!(other.forget_key_of(&before), None, "another key is a new approval");
+        // So it is with the keys of drivers at that BMC; one at a place of its own stays.
+        let driver = |address: Option<&str>| {
+            let mut driver = DriverSpec::new(DriverKind::Redfish);
+            driver.address = address.map(str::to_owned);
+            driver.settings.insert("pin".into(), pin.to_string());
+            driver
+        };
+        (before.pin, before.drivers) = (None, vec![driver(None), driver(Some("10.0.0.7"))]);
+        let mut moved = before.clone();
+        moved.mgmt_address = Some("10.0.0.2".parse().unwrap());
+        let told = moved.forget_key_of(&before).unwrap();
+        assert!(told.contains("spec.drivers[0].settings.pin was dropped"), "{told}");
+        let pins = moved.drivers.iter().map(|driver| moved.pin_of(driver)).collect::<Vec<_>>();
+        assert_eq!(pins, [None, Some(pin.to_string())]);
     }
 
     #[test]
