@@ -2,22 +2,24 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
 
 use std::sync::{
-    Arc,
+    Arc, Mutex,
     atomic::{AtomicI64, Ordering},
 };
 
 use async_trait::async_trait;
 use muster_control::{
-    inventory::{Act, Host, HostWritten, Inventory, InventoryError, ManualRequest},
+    inventory::{Act, Host, HostWritten, Inventory, InventoryError, LineResult, ManualRequest, set_settings},
     registry::{Registry, RegistryOptions, WriteContext},
 };
 use muster_model::{
     Clock, Duration, Timestamp,
+    host::csv::read_csv,
     host::{
         BareMetalNodeSpec, BareMetalNodeStatus, Hold, ManualPower, NamedHost, Phase, PublicPower, Switch,
         keys::{self, HostRecord},
     },
-    store::{Committed, Store, Txn},
+    rack::Rack,
+    store::{Committed, Entry, List, Page, Revision, Store, StoreError, StoreStats, Txn, WatchStream, Write},
 };
 use muster_store::memory::Memory;
 use serde_json::{Value, json};
@@ -48,8 +50,51 @@ impl Clock for SetClock {
     }
 }
 
+/// A store that refuses to write a key that ends like this.
+#[derive(Debug, Default)]
+struct Refusing {
+    store: Memory,
+    end: Mutex<Option<&'static str>>,
+}
+
+#[async_trait]
+impl Store for Refusing {
+    async fn get(&self, key: &str) -> Result<Option<Entry>, StoreError> {
+        self.store.get(key).await
+    }
+
+    async fn list(&self, list: List) -> Result<Page, StoreError> {
+        self.store.list(list).await
+    }
+
+    async fn commit(&self, txn: Txn) -> Result<Committed, StoreError> {
+        let end = *self.end.lock().unwrap();
+        let is_refused = |write: &Write| end.is_some_and(|end| write.key().ends_with(end));
+        if txn.writes.iter().any(is_refused) {
+            return Err(StoreError::Full { store: "here".into(), why: "no space left".into() });
+        }
+        self.store.commit(txn).await
+    }
+
+    async fn watch(&self, prefix: &str, after: Revision) -> Result<WatchStream, StoreError> {
+        self.store.watch(prefix, after).await
+    }
+
+    async fn revision(&self) -> Result<Revision, StoreError> {
+        self.store.revision().await
+    }
+
+    async fn compact(&self, before: Revision) -> Result<(), StoreError> {
+        self.store.compact(before).await
+    }
+
+    async fn stats(&self) -> Result<StoreStats, StoreError> {
+        self.store.stats().await
+    }
+}
+
 struct World {
-    store: Arc<dyn Store>,
+    store: Arc<Refusing>,
     clock: Arc<SetClock>,
     inventory: Arc<Inventory>,
     stop: CancellationToken,
@@ -64,12 +109,13 @@ impl Drop for World {
 impl World {
     /// An inventory that follows its store, at the second 0.
     async fn new() -> Self {
-        let store: Arc<dyn Store> = Arc::new(Memory::default());
+        let store = Arc::new(Refusing::default());
         let clock = Arc::new(SetClock::default());
+        let kept = || Arc::clone(&store) as Arc<dyn Store>;
         let options = RegistryOptions { exclusive: true, default_lease: Duration::from_mins(5) };
-        let registry = Registry::open(Arc::clone(&store), Arc::clone(&clock) as Arc<dyn Clock>, options);
+        let registry = Registry::open(kept(), Arc::clone(&clock) as Arc<dyn Clock>, options);
         let registry = registry.await.unwrap();
-        let inventory = Inventory::open(Arc::clone(&store), Arc::clone(&clock) as Arc<dyn Clock>);
+        let inventory = Inventory::open(kept(), Arc::clone(&clock) as Arc<dyn Clock>);
         let inventory = inventory.await.unwrap();
         let stop = CancellationToken::new();
         let (following, feeding) = (Arc::clone(&inventory), Arc::clone(&registry));
@@ -261,4 +307,84 @@ async fn of_two_records_of_one_bmc_the_older_is_worked_with() {
     world.change("a", |spec| spec.hold = None).await.unwrap();
     assert!(world.inventory.host("b").unwrap().set_aside().is_some());
     assert!(world.inventory.host("a").unwrap().set_aside().is_none());
+}
+
+#[tokio::test]
+async fn trouble_with_a_rack_keeps_nobody_from_a_host_that_is_in_it() {
+    let world = World::new().await;
+    world.register("a", redfish("10.0.0.1")).await;
+    let mut misplaced = redfish("10.0.0.1");
+    (misplaced["rack"], misplaced["slot"]) = ("r1".into(), 60.into());
+    let rack = |spec: Value| {
+        json!({"project": "p", "created_at": "2026-01-01T00:00:00Z", "created_by": "ann",
+            "updated_at": "2026-01-01T00:00:00Z", "spec": spec})
+    };
+    world
+        .put(
+            "/muster/inventory/racks/r1",
+            &rack(json!(Rack::read(&json!({"name": "r1", "units": 42}), "spec").unwrap().value)),
+        )
+        .await;
+    let put_there = |spec: &mut BareMetalNodeSpec| (spec.rack, spec.slot) = (Some("r1".into()), Some(60));
+    let refused = world.change("a", put_there).await.unwrap_err();
+    assert!(refused.to_string().contains("units 60 to 60 do not fit"), "{refused}");
+    world.put(&keys::host("a", HostRecord::Spec), &misplaced).await;
+    let held = |reason: &'static str| {
+        move |spec: &mut BareMetalNodeSpec| spec.hold = Some(hold("ann", reason, None))
+    };
+    // Whatever was written before this is in the index after it.
+    world.register("b", redfish("10.0.0.2")).await;
+    let written = world.change("a", held("fan")).await.unwrap();
+    assert!(written.warnings[0].contains("units 60 to 60 do not fit"), "{:?}", written.warnings);
+    world.change("a", |spec| spec.slot = Some(59)).await.unwrap_err();
+    world.put("/muster/inventory/racks/r1", &json!({"spec": 7})).await;
+    let written = world.change("a", held("disk")).await.unwrap();
+    assert!(written.warnings[0].contains("rack r1 cannot be read"), "{:?}", written.warnings);
+}
+
+#[tokio::test]
+async fn what_a_bulk_has_stored_before_the_store_failed_is_reported() {
+    let world = World::new().await;
+    let table = (0..40).fold("name,powerInterface,mgmtAddress,pool\n".to_owned(), |table, number| {
+        format!("{table}h-{number},redfish,10.0.1.{number},p\n")
+    });
+    let register = async || {
+        let lines = read_csv(&table).unwrap();
+        world.inventory.register(&world.context("ann"), Some("p"), lines).await
+    };
+    *world.store.end.lock().unwrap() = Some("/h-0/spec");
+    let error = register().await.unwrap_err();
+    assert!(error.to_string().contains("no space left"), "nothing is stored, and nothing to report: {error}");
+    *world.store.end.lock().unwrap() = Some("/h-39/spec");
+    let reports = register().await.unwrap();
+    let made = reports.iter().filter(|report| report.result == LineResult::Created).count();
+    assert!(made > 0 && world.inventory.host("h-0").is_some());
+    let last = &reports[39];
+    assert!(last.result == LineResult::Failed && last.message.contains("no space left"), "{last:?}");
+    for report in &reports {
+        assert_eq!(world.inventory.host(&report.name).is_some(), report.result == LineResult::Created);
+    }
+    for name in ["bulk", "export"] {
+        let host = NamedHost {
+            name: name.into(),
+            spec: BareMetalNodeSpec::read(&redfish("10.0.2.1"), "spec").unwrap().value,
+        };
+        let refused = world.inventory.create(&world.context("ann"), &host, Vec::new()).await.unwrap_err();
+        assert!(refused.to_string().contains("/api/v1/hosts/"), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn good_settings_over_unreadable_ones_keep_what_a_person_froze() {
+    let world = World::new().await;
+    let slip =
+        json!({"maxPowerOperatoins": 1, "freeze": "frozen", "freezeReason": "storm", "freezeBy": "ada"});
+    world.put(keys::GLOBAL_CONFIG, &slip).await;
+    let (config, revision) =
+        set_settings(&*world.store, &json!({"maxPowerOperations": 9}), &|_| true).await.unwrap();
+    assert_eq!((config.freeze.as_str(), config.freeze_by.as_deref()), ("frozen", Some("ada")));
+    assert_eq!((config.freeze_reason.as_deref(), config.max_power_operations), (Some("storm"), 9));
+    let at = |wanted: Revision| move |version: Revision| version == wanted;
+    set_settings(&*world.store, &json!({}), &at(Revision(1))).await.unwrap_err();
+    set_settings(&*world.store, &json!({}), &at(revision)).await.unwrap();
 }

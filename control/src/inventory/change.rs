@@ -98,7 +98,7 @@ impl Inventory {
         let mut spec = host.spec.clone();
         let registered = Registered { by: context.actor.clone(), at: context.now };
         spec.registered.get_or_insert(registered);
-        check_name(&host.name)?;
+        check_new_name(&host.name)?;
         let _turn = self.shared.writer.lock().await;
         for _ in 0..MAX_TRIES {
             let guard = self.guard().await?;
@@ -111,7 +111,7 @@ impl Inventory {
             self.vet(&host.name, None, &spec)?;
             spec.check_ways("spec")?;
             let mut told = warnings.clone();
-            told.extend(self.doubts(&spec).await?);
+            told.extend(self.doubts(None, &spec).await?);
             let note = note(&host.name, None, Some(&spec));
             if context.dry_run {
                 let shown = Arc::new(preview(&host.name, &spec));
@@ -197,7 +197,7 @@ impl Inventory {
             if before.as_deref() == Some(&spec) {
                 return Ok(HostWritten { host, changed: false, warnings, audit: note });
             }
-            warnings.extend(self.doubts(&spec).await?);
+            warnings.extend(self.doubts(before.as_deref(), &spec).await?);
             if context.dry_run {
                 let host = Arc::new(preview(name, &spec));
                 return Ok(HostWritten { host, changed: true, warnings, audit: note });
@@ -416,7 +416,18 @@ fn members(mut txn: Txn, index: &Index, edits: &[Edit<'_>]) -> Txn {
     txn
 }
 
-pub(super) fn check_name(name: &str) -> Result<(), InventoryError> {
+/// Names that a path under `/api/v1/hosts` has already: such a host could be neither read nor deleted.
+const RESERVED: [&str; 2] = ["bulk", "export"];
+
+pub(super) fn check_new_name(name: &str) -> Result<(), InventoryError> {
+    if RESERVED.contains(&name) {
+        let fault = FieldError::new("name", format!("is that of /api/v1/hosts/{name}, not of a host"));
+        return Err(InventoryError::Invalid(FieldErrors::one(fault.found_text(name).hint("choose another"))));
+    }
+    check_name(name)
+}
+
+fn check_name(name: &str) -> Result<(), InventoryError> {
     names::check_dns_label(name).map_err(|error| {
         let fault = FieldError::new("name", error.problem).found_text(name).allowed(names::DNS_LABEL);
         InventoryError::Invalid(FieldErrors::one(fault))
