@@ -3,7 +3,7 @@
 
 use std::sync::{
     Arc, Mutex,
-    atomic::{AtomicI64, Ordering},
+    atomic::{AtomicI64, AtomicUsize, Ordering},
 };
 
 use async_trait::async_trait;
@@ -50,11 +50,18 @@ impl Clock for SetClock {
     }
 }
 
-/// A store that refuses to write a key that ends like this.
+/// A store that refuses to write a key that ends like this, and counts how often.
 #[derive(Debug, Default)]
 struct Refusing {
     store: Memory,
-    end: Mutex<Option<&'static str>>,
+    end: Mutex<Option<String>>,
+    refused: AtomicUsize,
+}
+
+impl Refusing {
+    fn refuse(&self, end: Option<String>) {
+        *self.end.lock().unwrap() = end;
+    }
 }
 
 #[async_trait]
@@ -68,9 +75,10 @@ impl Store for Refusing {
     }
 
     async fn commit(&self, txn: Txn) -> Result<Committed, StoreError> {
-        let end = *self.end.lock().unwrap();
-        let is_refused = |write: &Write| end.is_some_and(|end| write.key().ends_with(end));
+        let end = self.end.lock().unwrap().clone();
+        let is_refused = |write: &Write| end.as_ref().is_some_and(|end| write.key().ends_with(end));
         if txn.writes.iter().any(is_refused) {
+            self.refused.fetch_add(1, Ordering::SeqCst);
             return Err(StoreError::Full { store: "here".into(), why: "no space left".into() });
         }
         self.store.commit(txn).await
@@ -183,7 +191,7 @@ impl World {
         serde_json::from_slice(&entry.value).unwrap()
     }
 
-    /// Waits until an operation shows this; the upkeep settles it.
+    /// Waits until this is so; `id` is an operation that the upkeep settles.
     async fn until(&self, id: Uuid, is: impl Fn(&Value) -> bool) -> Value {
         #[allow(clippy::disallowed_methods, reason = "a test waits for another task here")]
         let pause = || tokio::time::sleep(std::time::Duration::from_millis(5));
@@ -282,7 +290,13 @@ async fn a_cycle_that_is_asked_for_twice_leaves_what_was_there_before_both() {
     assert_eq!(world.end(first).await.0, "Superseded");
     world.seen_off("a").await;
     world.until(second, |shown| shown["power"]["stage"] == "on").await;
+    // What was there before comes back with the end of the operation, or not at all: whoever goes on would do it again, and
+    // wipe what somebody wanted in between.
+    world.store.refuse(Some(second.to_string()));
     world.seen_on("a").await;
+    world.until(second, |_| world.store.refused.load(Ordering::SeqCst) > 0).await;
+    assert_eq!(world.spec("a").hold, Some(hold("ann", "still stuck", None)));
+    world.store.refuse(None);
     assert_eq!(world.end(second).await.0, "Succeeded");
     assert_eq!((world.spec("a").power_state, world.spec("a").hold), (None, None));
 }
@@ -352,10 +366,10 @@ async fn what_a_bulk_has_stored_before_the_store_failed_is_reported() {
         let lines = read_csv(&table).unwrap();
         world.inventory.register(&world.context("ann"), Some("p"), lines).await
     };
-    *world.store.end.lock().unwrap() = Some("/h-0/spec");
+    world.store.refuse(Some("/h-0/spec".into()));
     let error = register().await.unwrap_err();
     assert!(error.to_string().contains("no space left"), "nothing is stored, and nothing to report: {error}");
-    *world.store.end.lock().unwrap() = Some("/h-39/spec");
+    world.store.refuse(Some("/h-39/spec".into()));
     let reports = register().await.unwrap();
     let made = reports.iter().filter(|report| report.result == LineResult::Created).count();
     assert!(made > 0 && world.inventory.host("h-0").is_some());

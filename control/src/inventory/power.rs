@@ -407,6 +407,16 @@ mod tests {
     }
 
     #[test]
+    fn an_order_of_an_earlier_version_is_under_no_hold_of_its_own() {
+        let order: PowerOrder =
+            serde_json::from_value(json!({"action": "cycle", "stage": "off", "holdBefore": null})).unwrap();
+        let mut spec = BareMetalNodeSpec::new("p", muster_model::host::PowerInterface::Redfish);
+        spec.power_state = Some(Switch::Off);
+        spec.hold = Some(Hold { by: "ann".into(), reason: "stuck".into(), until: None });
+        assert_eq!((order.hold.as_ref(), order.superseded(&spec)), (None, None));
+    }
+
+    #[test]
     fn an_operation_ends_by_what_the_status_says() {
         #[track_caller]
         fn check(action: ManualPower, stage: Switch, host: Option<Host>, expected: Verdict) {
