@@ -309,7 +309,7 @@ impl Inventory {
                 Ok(None) => doubts.push(format!("rack {name} is not registered: its limits cannot be kept")),
                 Ok(Some(rack)) => match rack.spec.misplaced(spec) {
                     Some(why) if before.is_some_and(|before| place(before) == place(spec)) => {
-                        doubts.push(why)
+                        doubts.push(why);
                     }
                     Some(why) => {
                         let fault = FieldError::new("spec.slot", why);

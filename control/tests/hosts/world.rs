@@ -620,7 +620,7 @@ impl ClusterPort for BareCluster {
     }
 
     async fn changed(&self, _: u64) {
-        std::future::pending().await;
+        std::future::pending::<()>().await;
     }
 
     async fn act(&self, node: &str, _: &NodeAction) -> Result<Acted, ActError> {
