@@ -61,6 +61,7 @@ pub(super) fn cluster_of(
     host: &str,
     spec: &BareMetalNodeSpec,
     status: Option<&BareMetalNodeStatus>,
+    silence: Duration,
 ) -> Cluster {
     let joined = status.and_then(|status| Some((status.kubernetes_cluster.as_deref()?, status)));
     match (shared.around.home(&spec.pool), joined) {
@@ -68,8 +69,10 @@ pub(super) fn cluster_of(
         (Home::Nowhere, Some((joined, status))) => away(shared, host, joined, status),
         (Home::Unconnected { why }, _) => Cluster::Unknown(why),
         (Home::Cluster { name, port }, joined) => match (sight(shared, &name, port, false), joined) {
+            // The object of a time when it served there may have stayed behind: only a kubelet that is alive says that it
+            // is back.
             (Cluster::Seen(sight), Some((joined, status)))
-                if *joined != *name && sight.index.clear_node(host, spec).is_none() =>
+                if *joined != *name && !sight.index.is_alive(host, spec, silence) =>
             {
                 away(shared, host, joined, status)
             }

@@ -1,12 +1,13 @@
-//! Whether a power call may leave at this moment: asked before it is prepared, and by its driver right before each request
-//! or packet that changes the machine.
+//! Whether something may be done to a host at this moment. For a power call it is asked before it is prepared, and by its
+//! driver right before each request or packet that changes the machine.
 
 use std::sync::{Arc, PoisonError};
 
 use muster_engine::lifecycle::Freeze;
-use muster_model::{host::Admin, power::Leave};
+use muster_model::{Duration, host::Admin, power::Leave, store::Fence};
 
-use super::{evidence, perform::Scene};
+use super::{around::Around, book::Book, evidence, perform::Scene};
+use crate::lead::Lead;
 
 /// While this process leads as it did when the state was stored, for long enough, and nothing is frozen and nobody works
 /// on the machine.
@@ -16,21 +17,9 @@ pub(super) fn of(scene: &Scene<'_>) -> Leave {
     let (book, around) = (Arc::clone(&scene.shared.book), Arc::clone(&scene.shared.around));
     let name = Arc::clone(scene.name);
     Leave::new(move || {
-        match lead.now() {
-            Some(tenure) if tenure.fence != fence => {
-                return Err("this process leads anew, in another epoch than it was asked for in".to_owned());
-            }
-            Some(tenure) if tenure.left < request.saturating_add(margin) => {
-                let left = tenure.left;
-                return Err(format!("{left} are left of the leader's lease, too little for a request"));
-            }
-            Some(_) => {}
-            None => return Err("this process no longer leads".to_owned()),
-        }
+        leads(&lead, &fence, request.saturating_add(margin))?;
         let book = book.lock().unwrap_or_else(PoisonError::into_inner);
-        if evidence::freeze(book.global.freeze, around.freeze()) == Freeze::Frozen {
-            return Err("everything is frozen".to_owned());
-        }
+        moves(&book, &*around)?;
         match book.hosts.get(&name).and_then(|record| record.spec.as_deref()).map(|spec| spec.admin) {
             Some(Admin::Normal) => Ok(request),
             Some(admin @ (Admin::Maintenance | Admin::Disabled)) => {
@@ -39,4 +28,33 @@ pub(super) fn of(scene: &Scene<'_>) -> Leave {
             None => Err("the host's record is gone".to_owned()),
         }
     })
+}
+
+/// The same for a change of the host's node. It is asked for again until it is seen, so that one too few does no harm; one
+/// that is late may fall on a machine which another process has woken meanwhile.
+pub(super) fn to_change_its_node(scene: &Scene<'_>) -> Result<(), String> {
+    let needed = scene.limits.call.saturating_add(scene.limits.lease_margin);
+    leads(&scene.shared.lead, &scene.lead.fence, needed)?;
+    moves(&scene.shared.book(), &*scene.shared.around)
+}
+
+fn leads(lead: &Lead, fence: &Fence, needed: Duration) -> Result<(), String> {
+    match lead.now() {
+        Some(tenure) if tenure.fence != *fence => {
+            Err("this process leads anew, in another epoch than it was asked for in".to_owned())
+        }
+        Some(tenure) if tenure.left < needed => {
+            let left = tenure.left;
+            Err(format!("{left} are left of the leader's lease, too little for a request"))
+        }
+        Some(_) => Ok(()),
+        None => Err("this process no longer leads".to_owned()),
+    }
+}
+
+fn moves(book: &Book, around: &dyn Around) -> Result<(), String> {
+    if evidence::freeze(book.global.freeze, around.freeze()) == Freeze::Frozen {
+        return Err("everything is frozen".to_owned());
+    }
+    Ok(())
 }

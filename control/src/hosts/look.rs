@@ -245,8 +245,9 @@ pub(super) fn class(error: &PowerError) -> TroubleClass {
 pub(super) fn outcome(error: &PowerError) -> muster_engine::lifecycle::Outcome {
     use muster_engine::lifecycle::Outcome;
     match error.advice() {
-        // Sent or not, later or never: reading settles it, and the deadline brings the next attempt.
-        Advice::ReadFirst | Advice::Later => Outcome::Unknown,
+        // Sent or not: reading settles it, and the deadline brings the next attempt.
+        Advice::ReadFirst => Outcome::Unknown,
+        Advice::Later => Outcome::Unsent,
         Advice::OtherDriver | Advice::Person => {
             Outcome::Refused { reason: reason(&error.fault), message: error.to_string() }
         }

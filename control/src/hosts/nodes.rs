@@ -104,6 +104,13 @@ impl Indexed {
         self.node(host, spec).ok().flatten()
     }
 
+    /// Whether its kubelet is seen to renew here.
+    pub(super) fn is_alive(&self, host: &str, spec: &BareMetalNodeSpec, silence: Duration) -> bool {
+        let node = self.clear_node(host, spec);
+        let renewed = node.and_then(|node| self.view.renewed.get(node.name()));
+        renewed.is_some_and(|at| self.view.fresh_at.since(*at) <= silence)
+    }
+
     pub(super) fn pods_on(&self, node: &str) -> impl Iterator<Item = &Pod> {
         let places = self.places.pods.get(node).map_or(&[][..], Vec::as_slice);
         places.iter().filter_map(|place| self.view.objects.pods.get(usize::try_from(*place).ok()?))

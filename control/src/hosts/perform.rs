@@ -162,8 +162,12 @@ async fn checked_call(
         if let Some(expected) = effect.expects
             && let Some(found) = not_as_expected(scene, memo, expected).await
         {
+            let (found, outcome) = match found {
+                Found::Otherwise(power) => (power.to_string(), Outcome::Unknown),
+                Found::Nothing(why) => (why, Outcome::Unsent),
+            };
             tracing::info!(host = %scene.name, call = call.as_str(), found, "a power call is dropped: not as expected");
-            return Ok(Outcome::Unknown);
+            return Ok(outcome);
         }
         match launched(scene, call) {
             Ok(()) => break,
@@ -306,7 +310,7 @@ fn place(scene: &Scene<'_>, call: PowerCall) -> usize {
 }
 
 /// Reads the machine unless that has just been done; what was found if it is not `expected`.
-async fn not_as_expected(scene: &Scene<'_>, memo: &mut Memo, expected: Power) -> Option<String> {
+async fn not_as_expected(scene: &Scene<'_>, memo: &mut Memo, expected: Power) -> Option<Found> {
     let now = scene.shared.clock.now();
     let recent = |at: Timestamp| now.since(at) <= scene.shared.pace.scaled(FRESH) && at <= now;
     if !memo.looked.as_ref().is_some_and(|looked| recent(looked.at)) {
@@ -314,10 +318,16 @@ async fn not_as_expected(scene: &Scene<'_>, memo: &mut Memo, expected: Power) ->
     }
     match memo.looked.as_ref().map(|looked| &looked.power) {
         Some(Known::Value { value, .. }) if value.power == expected => None,
-        Some(Known::Value { value, .. }) => Some(value.power.to_string()),
-        Some(Known::Unknown { why, .. }) => Some(why.clone()),
-        None => Some("nothing can read it".into()),
+        Some(Known::Value { value, .. }) => Some(Found::Otherwise(value.power)),
+        Some(Known::Unknown { why, .. }) => Some(Found::Nothing(why.clone())),
+        None => Some(Found::Nothing("nothing can read it".into())),
     }
+}
+
+/// What the last reading before a call says.
+enum Found {
+    Otherwise(Power),
+    Nothing(String),
 }
 
 /// A refusal by the BMC's account, certificate or identity is known from now on.
@@ -355,6 +365,10 @@ pub(super) fn tell(scene: &Scene<'_>, step: &Step) {
 async fn act(scene: &Scene<'_>, memo: &mut Memo, effect: &Effect, kind: &EffectKind) {
     let Some(Sight { index, port, .. }) = scene.cluster.sight() else { return };
     let Some(node) = index.clear_node(scene.name, scene.spec) else { return };
+    if let Err(why) = leave::to_change_its_node(scene) {
+        tracing::warn!(host = %scene.name, node = node.name(), %why, "a node is not changed now");
+        return;
+    }
     let (name, uid) = (node.name(), node.metadata.uid.to_string());
     let taint = |key: &str, value: &str, effect| Taint { key: key.into(), value: value.into(), effect };
     let action = match kind {
@@ -407,8 +421,8 @@ async fn evict(scene: &Scene<'_>, memo: &mut Memo, port: &Arc<dyn ClusterPort>, 
     memo.blocked_by = None;
     let kept = nodes::Kept::of(scene.shared, &scene.spec.pool, scene.op);
     for pod in nodes::evictable(index, node, kept, scene.shared.clock.now()).into_iter().take(EVICTIONS) {
-        if scene.shared.lead.now().is_none_or(|lead| lead.fence != scene.lead.fence) {
-            return; // somebody else goes on
+        if leave::to_change_its_node(scene).is_err() {
+            return; // somebody else goes on, or nobody
         }
         let key = pod.key();
         let action =

@@ -167,7 +167,7 @@ struct Claim {
 }
 
 type TurnFuture = BoxFuture<'static, (Arc<str>, Memo, Next)>;
-type ClusterChange = BoxFuture<'static, Arc<str>>;
+type ClusterChange = BoxFuture<'static, (Arc<str>, Arc<dyn ClusterPort>)>;
 
 /// The loop between two losses of the store.
 struct Run {
@@ -250,7 +250,7 @@ impl Run {
                     }),
                 },
                 Some(Some(done)) = turns => self.ended(done),
-                Some(Some(cluster)) = news => self.cluster_changed(&cluster),
+                Some(Some((cluster, port))) = news => self.cluster_changed(&cluster, &port),
                 () = pause_for(&*clock, wait) => {}
             }
         }
@@ -349,7 +349,10 @@ impl Run {
             digest: 0,
             access,
         });
-        (slot.bmc, slot.spacing) = (Arc::from(bmc.as_str()), spacing);
+        slot.spacing = spacing;
+        if slot.memo.is_some() {
+            slot.bmc = Arc::from(bmc.as_str()); // one that is under way gets its new BMC when it comes back
+        }
         self.due_in(name, offset);
     }
 
@@ -571,18 +574,22 @@ impl Run {
         self.polling.remove(&name);
         let now = self.shared.clock.monotonic();
         let Some(slot) = self.slots.get_mut(&name) else { return };
-        self.busy.remove(&slot.bmc);
+        // As it was when the turn began: its address may be another one by now.
+        let bmc = Arc::clone(&slot.bmc);
+        self.busy.remove(&bmc);
         if std::mem::take(&mut memo.spoke) {
             let host = Arc::clone(&name);
-            self.spoken.insert(Arc::clone(&slot.bmc), Spoken { at: now, host });
+            self.spoken.insert(Arc::clone(&bmc), Spoken { at: now, host });
         }
         slot.memo = Some(memo);
+        let news = slot.news;
+        self.respell(&name);
         match next {
             Next::Never => {
-                self.spoken.remove(&slot.bmc);
+                self.spoken.remove(&bmc);
                 self.slots.remove(&name);
             }
-            Next::In(_) if slot.news => self.due_in(&name, Duration::ZERO),
+            Next::In(_) if news => self.due_in(&name, Duration::ZERO),
             Next::In(length) => self.due_in(&name, length),
         }
     }
@@ -590,7 +597,8 @@ impl Run {
     /// Sees to it that every connected cluster is watched for changes.
     fn watch_clusters(&mut self) {
         for (name, port) in &*self.shared.around.clusters() {
-            if self.watched.contains_key(name) {
+            // A connection that is made anew is another port of the same name; the old one may stay silent for good.
+            if self.watched.get(name).is_some_and(|(known, _)| Arc::ptr_eq(known, port)) {
                 continue;
             }
             self.watched.insert(Arc::clone(name), (Arc::clone(port), 0));
@@ -606,15 +614,18 @@ impl Run {
                     clock.sleep(pause).await;
                 }
                 port.changed(seen).await;
-                name
+                (name, port)
             }
             .boxed(),
         );
     }
 
     /// Wakes the hosts of a cluster whose nodes or pods are not as they were.
-    fn cluster_changed(&mut self, cluster: &Arc<str>) {
+    fn cluster_changed(&mut self, cluster: &Arc<str>, changed: &Arc<dyn ClusterPort>) {
         let Some((port, _)) = self.watched.get(cluster).cloned() else { return };
+        if !Arc::ptr_eq(&port, changed) {
+            return;
+        }
         let pause = self.shared.pace.scaled(CLUSTER_PAUSE);
         let number = port.number();
         let Ok(view) = port.view() else {
@@ -634,7 +645,12 @@ impl Run {
             self.slots
                 .iter_mut()
                 .filter_map(|(name, slot)| {
-                    let spec = book.hosts.get(name)?.spec.as_ref().filter(|spec| here(&spec.pool))?;
+                    let record = book.hosts.get(name)?;
+                    let joined =
+                        record.status.as_ref().and_then(|status| status.kubernetes_cluster.as_deref());
+                    let mut is_here =
+                        |pool: &str| joined.map_or_else(|| here(pool), |joined| *joined == **cluster);
+                    let spec = record.spec.as_ref().filter(|spec| is_here(&spec.pool))?;
                     let digest = nodes::digest(name, spec, &self.shared.around.dress(&spec.pool), &index);
                     (std::mem::replace(&mut slot.digest, digest) != digest).then(|| Arc::clone(name))
                 })

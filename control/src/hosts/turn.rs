@@ -12,8 +12,8 @@ use muster_model::{
     Clock, Duration, Known, Timestamp,
     host::{
         Admin, BareMetalNodeSpec, BareMetalNodeStatus, BmcProgress, ConditionStatus, ConditionType,
-        HostCondition, HostIdentity, OpKind, OtherReading, Permission, Phase, Power, PowerInterface,
-        find_condition,
+        HostCondition, HostIdentity, OnUnexpectedOff, OpKind, OtherReading, Permission, Phase, Power,
+        PowerInterface, find_condition,
         keys::{self, HostRecord, host_prefix},
         set_condition,
     },
@@ -300,7 +300,13 @@ impl Turn<'_> {
         let ways =
             ways::ways(self.name, &spec, before.as_ref().and_then(|state| state.status.identity.as_ref()));
         self.look(&settings, &ways, from.as_mut(), fresh, probe).await;
-        let cluster = evidence::cluster_of(self.shared, self.name, &spec, record.status.as_deref());
+        let cluster = evidence::cluster_of(
+            self.shared,
+            self.name,
+            &spec,
+            record.status.as_deref(),
+            settings.limits.lease_silence,
+        );
         self.memo.recount = recount::recount(self.shared, self.name, &spec, before.as_ref(), &cluster).await;
         let now = self.shared.clock.now();
         let seen = evidence::gather(
@@ -545,11 +551,7 @@ impl Turn<'_> {
                 }
                 lifecycle::step(from, &without, now)
             }
-            Phase::Lost => {
-                without.settings.policy.cycle_lost = Permission::Refused;
-                lifecycle::step(from, &without, now)
-            }
-            _ => Step {
+            Phase::Quarantined => Step {
                 state: from.clone(),
                 from: from.status.phase,
                 rule: Rule::Wait,
@@ -558,9 +560,24 @@ impl Turn<'_> {
                 wake: None,
                 gone: false,
             },
+            // What was to be cycled, or to be switched on again because it went off by itself. It rests until the limits
+            // let its pool call it.
+            _ => {
+                let policy = &mut without.settings.policy;
+                policy.cycle_lost = Permission::Refused;
+                if policy.on_unexpected_off == OnUnexpectedOff::Restart {
+                    policy.on_unexpected_off = OnUnexpectedOff::Adopt;
+                }
+                lifecycle::step(from, &without, now)
+            }
         };
-        step.state.status.reason = refusal.to_string();
         self.shared.counters.waited();
+        if step.moved() {
+            step.reason = format!("{}; it is not switched on again now: {refusal}", step.reason);
+            step.state.status.reason.clone_from(&step.reason);
+            return false;
+        }
+        step.state.status.reason = refusal.to_string();
         true
     }
 

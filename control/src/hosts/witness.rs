@@ -108,7 +108,7 @@ pub(super) fn ended(scene: &Scene<'_>, begun: Event, result: &Result<(), PowerEr
         }
         Err(error) => match super::look::outcome(error) {
             Ended::Refused { message, .. } => (Outcome::Refused, Some(message)),
-            Ended::Accepted | Ended::Unknown | Ended::HeldBack { .. } => {
+            Ended::Accepted | Ended::Unknown | Ended::Unsent | Ended::HeldBack { .. } => {
                 (Outcome::Failed, Some(error.to_string()))
             }
         },

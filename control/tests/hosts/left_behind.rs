@@ -33,7 +33,7 @@ fn switched_off(world: &World) -> (usize, usize) {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_is_drained_where_it_is_although_its_pool_is_not_there() {
-    for pool in [PoolIs::Gone, PoolIs::Elsewhere] {
+    for pool in [PoolIs::Gone, PoolIs::Elsewhere, PoolIs::WhereItWasBefore] {
         let world = left_behind(pool).await;
         world.pass(600).await;
         assert_eq!(switched_off(&world), (0, 0), "{pool:?}: a budget keeps 1 pod there");

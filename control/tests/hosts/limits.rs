@@ -371,3 +371,44 @@ async fn an_operation_of_a_host_with_its_own_bmc_waits_for_no_spacing() {
         }
     }
 }
+
+/// Its rack has no watts for it to be switched on again: it rests, whatever was known of it when it went off.
+#[tokio::test(start_paused = true)]
+async fn a_restart_keeps_to_the_limits_across_hosts() {
+    for lost in [false, true] {
+        let world = World::new().await;
+        world.serving("h1").await;
+        world.pass(1_000).await; // it may be started again as far as its own limits go
+        world.outside.state().racks.insert("r1".into(), Rack { watt_cap: Some(500), ..Rack::new("r1") });
+        world.respec("h1", |spec| spec.rack = Some("r1".into())).await;
+        let config = serde_json::json!({ "policy": { "onUnexpectedOff": "restart" } });
+        world.put(keys::pool("gpu", PoolRecord::Config), config).await;
+        let blind = |world: &World, blind: bool| {
+            let mut state = world.outside.state();
+            let machine = state.machines.get_mut("h1").unwrap();
+            machine.silent = if blind { ["redfish"].into() } else { [].into() };
+        };
+        {
+            let now = world.outside.clock.now();
+            let mut state = world.outside.state();
+            let machine = state.machines.get_mut("h1").unwrap();
+            (machine.on, machine.turned_at) = (false, now);
+        }
+        if lost {
+            blind(&world, true);
+            world.until("h1", Phase::Lost, 900).await;
+            blind(&world, false);
+        }
+        world.until("h1", Phase::Idle, 600).await;
+        let told: Vec<_> = world.events("h1").await.events.into_iter().map(|event| event.message).collect();
+        let why = "it is not switched on again now: waits: ";
+        assert!(told.iter().any(|text| text.contains(why)), "{told:#?}");
+        world.pass(3_600).await;
+        assert_eq!(
+            world.outside.state().count("h1", PowerAction::On),
+            1,
+            "lost {lost}: only the first start"
+        );
+        assert_eq!(world.intent("h1").await, None, "its pool takes another");
+    }
+}

@@ -4,6 +4,7 @@
 
 mod crashes;
 mod energy;
+mod late;
 mod left_behind;
 mod limits;
 mod rows;

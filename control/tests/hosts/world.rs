@@ -77,6 +77,8 @@ pub(crate) struct Machine {
     /// Drivers that do not answer.
     pub(crate) silent: BTreeSet<&'static str>,
     pub(crate) denies: bool,
+    /// Its BMC reads, and has no time for a power call.
+    pub(crate) busy: bool,
     /// What a driver is not able to do on it.
     pub(crate) unable: BTreeSet<(&'static str, &'static str)>,
     /// The key that its BMC shows, where keys are compared at all.
@@ -112,6 +114,7 @@ impl Machine {
             lies_off: BTreeSet::new(),
             silent: BTreeSet::new(),
             denies: false,
+            busy: false,
             unable: BTreeSet::new(),
             key: None,
             unverified: None,
@@ -150,6 +153,8 @@ pub(crate) enum PoolIs {
     Gone,
     /// Of a cluster that has no nodes.
     Elsewhere,
+    /// Of a cluster that has nodes of the same names from when they served there, and none of them lives.
+    WhereItWasBefore,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -180,6 +185,8 @@ pub(crate) struct State {
     /// The budget that refuses evictions.
     pub(crate) budget: Option<String>,
     pub(crate) evictions: u32,
+    /// Leadership ends with the next eviction.
+    pub(crate) deposed_by_eviction: Option<Arc<Lead>>,
     /// Everything that reached a machine: when, host, driver and action.
     pub(crate) calls: Vec<(Timestamp, String, DriverKind, Order)>,
     /// Drivers that set the boot device.
@@ -207,6 +214,8 @@ pub(crate) struct State {
     pub(crate) pool_is: PoolIs,
     /// Nobody is connected to the cluster that all hosts join.
     pub(crate) disconnected: bool,
+    /// The connection to it was made anew: the first one says nothing any more.
+    pub(crate) renewed: bool,
     goodbyes: BTreeMap<String, Goodbye>,
 }
 
@@ -406,6 +415,9 @@ impl Power for TestDriver {
     async fn request(&self, bmc: &Bmc, order: Order, leave: &Leave) -> Result<Accepted, PowerError> {
         self.travel(bmc).await?;
         leave.ask().map_err(|fault| PowerError::new(bmc, fault))?;
+        if self.outside.state().machines[&bmc.host].busy {
+            return Err(PowerError::new(bmc, Fault::Busy { why: "503".into() }));
+        }
         let (now, name) = (self.outside.clock.now(), self.name());
         let mut state = self.outside.state();
         state.calls.push((now, bmc.host.clone(), self.kind, order));
@@ -491,9 +503,9 @@ impl Power for TestDriver {
     }
 }
 
-/// The cluster that all hosts join.
+/// One connection to the cluster that all hosts join.
 #[derive(Debug)]
-pub(crate) struct TestCluster(pub(crate) Arc<Outside>);
+pub(crate) struct TestCluster(pub(crate) Arc<Outside>, pub(crate) bool);
 
 #[async_trait]
 impl ClusterPort for TestCluster {
@@ -559,6 +571,9 @@ impl ClusterPort for TestCluster {
     }
 
     async fn changed(&self, seen: u64) {
+        if self.0.state().renewed && !self.1 {
+            std::future::pending::<()>().await;
+        }
         while self.0.clock.monotonic().millis() / 500 < seen {
             self.0.clock.sleep(Duration::from_millis(500)).await;
         }
@@ -572,6 +587,9 @@ impl ClusterPort for TestCluster {
         }
         if let NodeAction::Evict { pod, .. } = action {
             state.evictions += 1;
+            if let Some(lead) = &state.deposed_by_eviction {
+                lead.set(None);
+            }
             if let Some(budget) = state.budget.clone() {
                 return Err(ActError::Budget { pod: pod.to_string(), budget, retry_after_seconds: None });
             }
@@ -605,14 +623,25 @@ impl ClusterPort for TestCluster {
     }
 }
 
-/// A cluster without nodes.
+/// A cluster without nodes, or with those that are left of an earlier time.
 #[derive(Debug)]
-struct BareCluster(Arc<TestClock>);
+struct BareCluster(Arc<Outside>);
 
 #[async_trait]
 impl ClusterPort for BareCluster {
     fn view(&self) -> Result<ClusterView, NotSynced> {
-        Ok(ClusterView { number: 1, fresh_at: self.0.now(), ..ClusterView::default() })
+        let (fresh_at, state) = (self.0.clock.now(), self.0.state());
+        let mut objects = Objects::default();
+        if state.pool_is == PoolIs::WhereItWasBefore {
+            objects.nodes.extend(state.machines.keys().map(|name| -> Node {
+                serde_json::from_value(json!({
+                    "metadata": {"name": name, "uid": format!("old-{name}")},
+                    "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]},
+                }))
+                .unwrap()
+            }));
+        }
+        Ok(ClusterView { number: 1, fresh_at, objects: Arc::new(objects), ..ClusterView::default() })
     }
 
     fn number(&self) -> u64 {
@@ -623,16 +652,22 @@ impl ClusterPort for BareCluster {
         std::future::pending::<()>().await;
     }
 
-    async fn act(&self, node: &str, _: &NodeAction) -> Result<Acted, ActError> {
-        panic!("{node} is not here");
+    async fn act(&self, _: &str, _: &NodeAction) -> Result<Acted, ActError> {
+        Ok(Acted::Gone)
     }
 }
 
 #[derive(Debug)]
 struct TestAround {
     outside: Arc<Outside>,
-    cluster: Arc<dyn ClusterPort>,
+    cluster: [Arc<dyn ClusterPort>; 2],
     other: Arc<dyn ClusterPort>,
+}
+
+impl TestAround {
+    fn cluster(&self) -> Arc<dyn ClusterPort> {
+        Arc::clone(&self.cluster[usize::from(self.outside.state().renewed)])
+    }
 }
 
 impl Around for TestAround {
@@ -643,14 +678,17 @@ impl Around for TestAround {
         };
         match pool {
             PoolIs::Gone => Home::Nowhere,
-            PoolIs::Elsewhere => Home::Cluster { name: "other".into(), port: Arc::clone(&self.other) },
+            PoolIs::Elsewhere | PoolIs::WhereItWasBefore => {
+                Home::Cluster { name: "other".into(), port: Arc::clone(&self.other) }
+            }
             PoolIs::Here if disconnected => Home::Unconnected { why: "cluster lab is not connected".into() },
-            PoolIs::Here => Home::Cluster { name: "lab".into(), port: Arc::clone(&self.cluster) },
+            PoolIs::Here => Home::Cluster { name: "lab".into(), port: self.cluster() },
         }
     }
 
     fn clusters(&self) -> muster_control::hosts::Clusters {
-        let lab = (!self.outside.state().disconnected).then(|| ("lab".into(), Arc::clone(&self.cluster)));
+        let disconnected = self.outside.state().disconnected;
+        let lab = (!disconnected).then(|| ("lab".into(), self.cluster()));
         lab.into_iter().chain([("other".into(), Arc::clone(&self.other))]).collect()
     }
 
@@ -742,7 +780,8 @@ impl World {
             |kind| -> Arc<dyn Power> { Arc::new(TestDriver { kind, outside: Arc::clone(&outside) }) };
         let kinds =
             [DriverKind::Redfish, DriverKind::Ipmi, DriverKind::Wol, DriverKind::Agent, DriverKind::DryRun];
-        let cluster: Arc<dyn ClusterPort> = Arc::new(TestCluster(Arc::clone(&outside)));
+        let cluster =
+            |renewed| -> Arc<dyn ClusterPort> { Arc::new(TestCluster(Arc::clone(&outside), renewed)) };
         let host_loop = Arc::new(HostLoop::new(Setup {
             store: Arc::clone(&store),
             clock,
@@ -750,8 +789,8 @@ impl World {
             drivers: Drivers::new(kinds.map(driver)),
             around: Arc::new(TestAround {
                 outside: Arc::clone(&outside),
-                cluster,
-                other: Arc::new(BareCluster(Arc::clone(&outside.clock))),
+                cluster: [cluster(false), cluster(true)],
+                other: Arc::new(BareCluster(Arc::clone(&outside))),
             }),
             witness: Arc::new(TestWitness(Arc::clone(&outside))),
             time_factor: 1,

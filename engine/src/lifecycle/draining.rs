@@ -189,6 +189,9 @@ pub(super) fn drained(mut turn: Turn<'_>) -> Step {
     turn.go(Rule::Row(22), Phase::Stopping, Some(grace), format!("0 pods left; {grace} to shut down"))
 }
 
+/// How often in a row a machine is asked to shut down when nothing leaves: by default for ten minutes.
+const MAX_UNSENT: u32 = 30;
+
 pub(super) fn stopping(mut turn: Turn<'_>) -> Step {
     if turn.is_off_proved() {
         return off_proved(turn);
@@ -206,21 +209,31 @@ pub(super) fn stopping(mut turn: Turn<'_>) -> Step {
         }
         turn.no_calls = Some(why);
     }
-    turn.note_refused_ask();
-    let (asked, os_seen, sent, refused) = turn
-        .op
-        .as_ref()
-        .map_or((None, false, 0, 0), |op| (op.asked_off_at, op.os_seen, op.force_offs, op.asks_refused));
+    let another = turn.note_refused_ask();
+    let Some(op) = &turn.op else { return turn.stay("0 operations are under way") };
+    let (asked, os_seen, sent, refused, unsent, last) =
+        (op.asked_off_at, op.os_seen, op.force_offs, op.asks_refused, op.asks_unsent, op.last_sent_at);
     let overdue = turn.is_overdue();
     let can_ask = os_seen && turn.graceful_off(refused).is_some();
-    if asked.is_none() && can_ask && !overdue {
-        if let Some(why) = turn.off_refused() {
+    // Nobody cuts the power of a machine that was not asked first, unless it cannot be asked for long.
+    if asked.is_none() && can_ask && sent == 0 && unsent < MAX_UNSENT {
+        if let Some(why) = turn.off_refused().filter(|_| !overdue) {
             turn.ask_probe();
             return turn.stay(format!("shutdown waits: {why}"));
         }
-        turn.ask_off();
-        turn.grant_grace();
-        return turn.stay("asked to shut down, 1 call");
+        let apart = turn.settings().limits.off_apart;
+        let next = last.filter(|_| !another).map(|last| last.saturating_add(apart));
+        if let Some(next) = next.filter(|next| turn.now < *next) {
+            turn.ask_probe();
+            turn.look_at(next);
+            let left = turn.left(next);
+            return turn.stay(format!("0 answers to its shutdown; asked again in {left}"));
+        }
+        if turn.off_refused().is_none() {
+            turn.ask_off();
+            turn.grant_grace();
+            return turn.stay("asked to shut down, 1 call");
+        }
     }
     if overdue || !can_ask {
         let Some(call) = turn.force_off(sent) else { return cannot_force(turn) };

@@ -252,6 +252,8 @@ pub enum Outcome {
     Accepted,
     /// The answer was lost. Reading settles it.
     Unknown,
+    /// Not sent, and it may be later: its BMC is busy or out of reach, or nobody could read the machine right before it.
+    Unsent,
     /// Refused: this way does not exist or was not taken.
     Refused { reason: &'static str, message: String },
     /// Not sent: the last look at the node's pods, right in front of a power-off, spoke against it.

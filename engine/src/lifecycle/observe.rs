@@ -251,6 +251,7 @@ impl Turn<'_> {
                         }
                     }
                     Outcome::Unknown => {}
+                    Outcome::Unsent => self.note_unsent(&pending),
                     Outcome::Refused { reason, message } => {
                         let never_left = matches!(*reason, "AddressRefused" | "NotUsable" | "NotSupported");
                         if never_left && pending.call.is_on() && pending.seq == 1 && !up {
@@ -265,6 +266,20 @@ impl Turn<'_> {
                 self.resume(pending.call, pending.at);
             }
         }
+    }
+
+    /// A shutdown that was never asked for is asked for again. Other calls have their deadlines and their next attempts.
+    fn note_unsent(&mut self, call: &PendingEffect) {
+        if !matches!(call.call, PowerCall::GracefulOff { .. }) {
+            return;
+        }
+        if let Some(op) = self.op.as_mut() {
+            op.asked_off_at = None;
+            op.asks_unsent = op.asks_unsent.saturating_add(1);
+        }
+        self.status.last_power_action = call.before.map(|last| last.action);
+        self.status.power_action_time = call.before.map(|last| last.at);
+        self.status.power_action_driver = None;
     }
 
     /// A call that was announced and never left: what was noted of it is as before.

@@ -3,8 +3,8 @@
 use muster_model::{
     Timestamp,
     host::{
-        BootProof, BootProofBy, Cause, ConditionType, DriverKind, NodeAtOff, OnUnexpectedOn, OpKind, Phase,
-        Presence,
+        BootProof, BootProofBy, Cause, ConditionType, DriverKind, Intent, NodeAtOff, OnUnexpectedOn, OpKind,
+        Phase, Presence,
     },
 };
 
@@ -28,25 +28,16 @@ pub(super) fn enrolling(mut turn: Turn<'_>) -> Step {
             "OnAtEnrolment",
             "it was registered while on, and no node of it has joined",
         );
+        if let Want::Off(cause @ Cause::Manual { .. }, reason) = turn.want() {
+            return off_by_hand(turn, cause, &reason);
+        }
         return turn.stay_by(Rule::Row(3), "it is on and 0 nodes of it have joined; left alone");
     }
-    if let Some(step) = without_cluster(&mut turn) {
-        return match step {
-            Alone::Rests => {
-                turn.rest();
-                // Its watts stay taken until a cluster says that no kubelet of it is alive.
-                turn.status.off_proved_at = None;
-                turn.go(
-                    Rule::Row(2),
-                    Phase::Idle,
-                    None,
-                    "2 readings say off, and 0 clusters say anything about it",
-                )
-            }
-            Alone::Waits => {
-                turn.stay("it answers, and 0 clusters say whether its node is alive; waiting for 1 that does")
-            }
-        };
+    // Who answers is not given up because a cluster does not.
+    let answers = turn.power().is_some() || turn.presence().is_some();
+    if turn.is_overdue() && turn.node().is_none() && answers {
+        return turn
+            .stay("it answers, and 0 clusters say whether its node is alive; waiting for 1 that does");
     }
     if turn.is_overdue() {
         let limit = turn.settings().limits.enrol;
@@ -58,27 +49,6 @@ pub(super) fn enrolling(mut turn: Turn<'_>) -> Step {
     turn.stay("waiting for 2 readings that agree")
 }
 
-/// A machine that is enrolled while nobody says anything about its node.
-enum Alone {
-    Rests,
-    Waits,
-}
-
-/// The BMC alone is believed once its cluster has had the time that a kubelet has to show itself. Who answers is not given up
-/// because a cluster does not.
-fn without_cluster(turn: &mut Turn<'_>) -> Option<Alone> {
-    if turn.node().is_some() {
-        return None;
-    }
-    let patience = turn.settings().limits.lease_silence;
-    let waited = turn.elapsed() >= patience;
-    if turn.is_off_twice() {
-        turn.look_in(patience);
-        return waited.then_some(Alone::Rests);
-    }
-    (turn.is_overdue() && (turn.power().is_some() || turn.presence().is_some())).then_some(Alone::Waits)
-}
-
 pub(super) fn idle(mut turn: Turn<'_>) -> Step {
     turn.mark_node_off();
     turn.free_pods_if_proved();
@@ -86,6 +56,7 @@ pub(super) fn idle(mut turn: Turn<'_>) -> Step {
         turn.status.off_proved_at = Some(turn.now);
     }
     let up = turn.is_on_twice() || turn.is_lease_fresh() || (turn.is_up() && !turn.is_readable());
+    turn.spend_old_intent();
     match turn.want() {
         Want::On(cause, reason) => {
             if turn.is_node_ready() {
@@ -131,6 +102,9 @@ fn unexpected_on(mut turn: Turn<'_>) -> Step {
         "SwitchedOnByHand",
         "it was switched on by somebody else, or power came back",
     );
+    if let Want::Off(cause @ Cause::Manual { .. }, reason) = turn.want() {
+        return off_by_hand(turn, cause, &reason);
+    }
     let wait = turn.settings().limits.leave_on;
     let end = since.saturating_add(wait);
     if turn.now < end {
@@ -158,6 +132,23 @@ fn unexpected_on(mut turn: Turn<'_>) -> Step {
             turn.go(Rule::Drift(6), Phase::Stopping, Some(grace), text)
         }
     }
+}
+
+/// A person wants it off, and no node of it is there to drain.
+fn off_by_hand(mut turn: Turn<'_>, cause: Cause, reason: &str) -> Step {
+    let rule = if turn.from == Phase::Enrolling { Rule::Row(3) } else { Rule::Drift(6) };
+    if let Some(why) = turn.off_refused() {
+        turn.ask_probe();
+        return turn.stay_by(rule, format!("{reason}; its power-off waits: {why}"));
+    }
+    turn.begin(OpKind::Off, cause, reason);
+    // What it runs is not known: it is asked first.
+    if let Some(op) = turn.op.as_mut() {
+        op.os_seen = true;
+    }
+    turn.ask_off();
+    let grace = turn.settings().limits.grace;
+    turn.go(Rule::Drift(6), Phase::Stopping, Some(grace), format!("{reason}; {grace} to shut down"))
 }
 
 /// Drift: it should be off, and its node serves.
@@ -191,6 +182,16 @@ fn would_wake(mut turn: Turn<'_>, cause: &Cause, reason: &str) -> Step {
 
 /// Its record goes, and no node of it is known to serve. Who asked for its power to be taken gets that first.
 pub(super) fn deleted(mut turn: Turn<'_>) -> Step {
+    let back = match turn.from {
+        Phase::Enrolling => turn.is_node_ready().then_some(Rule::Row(3)),
+        Phase::Idle => turn.is_node_ready().then_some(Rule::Drift(7)),
+        Phase::Lost => turn.is_node_fine().then_some(Rule::Row(15)),
+        Phase::Backoff => turn.is_node_ready().then_some(Rule::Row(27)),
+        _ => None,
+    };
+    if let Some(rule) = back {
+        return turn.serve(rule, "its record is deleted, and its node is Ready: 1 drain comes first");
+    }
     let asked = turn.seen.deletion == Deletion::RequestedWithPowerOff && !turn.pretends();
     let known_off = turn.power() == Some(muster_model::host::Power::Off) || turn.is_off_proved();
     let silent = !turn.is_readable() && turn.presence() != Some(Presence::Answers) && !turn.is_lease_fresh();
@@ -246,7 +247,7 @@ pub(super) fn reserved(mut turn: Turn<'_>) -> Step {
     if turn.power().is_some_and(muster_model::host::Power::is_up) {
         return turn.adopt_power(Rule::Row(6));
     }
-    if !matches!(turn.want(), Want::On(_, _)) {
+    if turn.is_withdrawn() {
         turn.release();
         turn.op = None;
         return turn.go(Rule::Row(4), Phase::Idle, None, "the wish was withdrawn with 0 calls made");
@@ -263,6 +264,17 @@ pub(super) fn reserved(mut turn: Turn<'_>) -> Step {
 }
 
 impl Turn<'_> {
+    /// What was wanted before it last went off was served then. No plan counts on it any more.
+    fn spend_old_intent(&mut self) {
+        let Some(intent) = &self.seen.intent else { return };
+        let served = self.status.off_since.is_some_and(|off| off > intent.at);
+        let old = self.now.since(intent.at) >= Intent::TAKEN_UP_WITHIN;
+        if served && old && self.status.spent_intent.as_deref() != Some(intent.id.as_str()) {
+            self.status.spent_intent = Some(intent.id.clone());
+            self.ask(EffectKind::ReleaseReservation);
+        }
+    }
+
     /// Sets the boot device if a profile asks for it and a driver can.
     pub(super) fn prepare_boot(&mut self) {
         let call = self.set_boot(self.op.as_ref().map_or(0, |op| op.boots_refused));

@@ -17,7 +17,7 @@ pub(super) fn preparing_boot(mut turn: Turn<'_>) -> Step {
     }
     let asked = turn.op.as_ref().is_some_and(|op| op.power_requested_at.is_some());
     let proved = turn.is_off_proved();
-    if !matches!(turn.want(), Want::On(_, _)) && (proved || !asked) {
+    if turn.is_withdrawn() && (proved || !asked) {
         turn.release();
         if proved {
             turn.rest();

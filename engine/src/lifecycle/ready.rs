@@ -152,6 +152,11 @@ pub(super) fn lost_node(mut turn: Turn<'_>) -> Step {
     // Nobody knows whether it is still away while its cluster does not answer.
     if turn.is_overdue() && turn.node().is_some() {
         let limit = turn.settings().limits.lost;
+        if let Some(intent) = &turn.seen.intent {
+            // Its pool has another one by now.
+            turn.status.spent_intent = Some(intent.id.clone());
+            turn.ask(EffectKind::ReleaseReservation);
+        }
         return give_up(turn, "NodeLost", &format!("its node did not come back within {limit}"));
     }
     let left = turn.status.deadline.map(|deadline| turn.left(deadline)).unwrap_or_default();

@@ -348,6 +348,20 @@ impl Turn<'_> {
         }
     }
 
+    /// Whether what it is switched on for is gone. A machine that is switched on again because it went off by itself needs
+    /// no wish; a hold stops it.
+    pub(super) fn is_withdrawn(&self) -> bool {
+        match self.want() {
+            Want::On(_, _) => false,
+            Want::Off(_, _) => true,
+            Want::Nothing(_) => {
+                let drift = self.op.as_ref().is_some_and(|op| op.cause == Cause::Drift);
+                let hold = self.settings().hold.as_ref();
+                !drift || hold.is_some_and(|hold| hold.is_active(self.now))
+            }
+        }
+    }
+
     /// Why nobody but a person may switch it off now: somebody wants it on, or holds it.
     pub(super) fn kept_on(&self) -> Option<String> {
         match self.want() {

@@ -7,9 +7,9 @@ use muster_engine::lifecycle::{
 use muster_model::{
     Known,
     host::{
-        ConditionStatus, ConditionType, DriverKind, Intent, OnNodeDeleted, OnUnexpectedOff, OnUnexpectedOn,
-        OtherReading, Permission, Phase, Power, PowerCall, PowerReading, PublicPower, Switch, find_condition,
-        is_true,
+        ConditionStatus, ConditionType, DriverKind, Hold, Intent, OnNodeDeleted, OnUnexpectedOff,
+        OnUnexpectedOn, OtherReading, Permission, Phase, Power, PowerCall, PowerReading, PublicPower, Switch,
+        find_condition, is_true,
     },
 };
 
@@ -60,7 +60,7 @@ fn cell_1_switched_off_by_hand_is_held() {
         again.intent = intent(Switch::On, "i-2");
         assert_eq!(step(&done.state, &again, at(1800)).state.phase(), Phase::Idle);
         let mut after = evidence(at(3606));
-        after.intent = intent(Switch::On, "i-2");
+        after.intent = intent(Switch::On, "i-2").map(|intent| Intent { at: at(3600), ..intent });
         assert_eq!(step(&done.state, &after, at(3606)).state.phase(), Phase::Reserved);
         // A person may, at any time.
         let mut by_hand = evidence(at(30));
@@ -77,6 +77,16 @@ fn cell_1_restart_and_adopt_are_options() {
     seen.settings.policy.on_unexpected_off = OnUnexpectedOff::Restart;
     let done = step(&read(Phase::Serving, Power::Off), &seen, at(5));
     assert_eq!((done.rule, done.state.phase()), (Rule::Drift(1), Phase::Reserved));
+    // Nobody's wish is needed for it to go on.
+    let mut alone = evidence(at(6));
+    alone.settings.policy.on_unexpected_off = OnUnexpectedOff::Restart;
+    let next = step(&done.state, &alone, at(6));
+    assert_eq!(next.state.phase(), Phase::PreparingBoot, "{}", next.reason);
+    let next = step(&next.state, &alone, at(6));
+    assert_eq!(next.state.phase(), Phase::PowerRequested, "{}", next.reason);
+    assert_eq!(calls(&next).len(), 1);
+    alone.settings.hold = Some(Hold { by: "ann".into(), reason: "fan".into(), until: None });
+    assert_eq!(step(&done.state, &alone, at(6)).state.phase(), Phase::Idle, "a hold starts nothing");
     seen.settings.policy.on_unexpected_off = OnUnexpectedOff::Adopt;
     let done = step(&read(Phase::Serving, Power::Off), &seen, at(5));
     assert_eq!((done.rule, done.state.phase()), (Rule::Drift(1), Phase::Idle));
@@ -257,6 +267,19 @@ fn cell_6_switched_on_by_hand_is_left_alone_for_half_an_hour() {
                 "it has its time for that"
             );
         }
+    }
+    // A person who wants it off gets that now, as soon as nobody can be on it.
+    for from in [done.state.clone(), read(Phase::Enrolling, Power::On)] {
+        let mut by_hand = evidence(at(10));
+        by_hand.power = seen_power(Power::On, at(10));
+        by_hand.settings.manual = Some(Switch::Off);
+        by_hand.pods = unknown(at(10));
+        let waits = step(&from, &by_hand, at(10));
+        assert_eq!((waits.state.phase(), calls(&waits)), (from.phase(), vec![]), "{}", waits.reason);
+        by_hand.pods = known(PodsView::default(), at(10));
+        let goes = step(&from, &by_hand, at(10));
+        assert_eq!((goes.rule, goes.state.phase()), (Rule::Drift(6), Phase::Stopping), "{}", goes.reason);
+        assert_eq!(calls(&goes), [PowerCall::GracefulOff { driver: 0 }]);
     }
     // Never while anyone could still be on it.
     let mut late = evidence(at(1805));

@@ -1,13 +1,14 @@
 //! What people said of a machine stops whatever nobody asked for, and what they asked for is done.
 
 use muster_engine::lifecycle::{
-    Deletion, EffectKind, Evidence, Freeze, HostState, NodeView, Rule, Step, step,
+    Deletion, EffectKind, Evidence, Freeze, HostState, NodeView, PodsView, Rule, Step, step,
 };
 use muster_model::{
     Known,
     host::{
-        Acknowledgement, Admin, ConditionType, DriverKind, Failure, Hold, OnNodeDeleted, OnUnexpectedOn,
-        Permission, Phase, Power, PowerCall, PowerReading, Quarantine, Switch, find_condition, is_true,
+        Acknowledgement, Admin, ConditionType, DriverKind, Failure, Hold, Intent, OnNodeDeleted,
+        OnUnexpectedOn, Permission, Phase, Power, PowerCall, PowerReading, Quarantine, Switch,
+        find_condition, is_true,
     },
 };
 
@@ -33,8 +34,8 @@ fn on(now: i64) -> Evidence {
     Evidence { power: seen_power(Power::On, at(now)), ..evidence(at(now)) }
 }
 
-fn held() -> Option<Hold> {
-    Some(Hold { by: "ann".into(), reason: "memory test".into(), until: Some(at(90_000)) })
+fn held(until: i64) -> Hold {
+    Hold { by: "ann".into(), reason: "memory test".into(), until: Some(at(until)) }
 }
 
 fn quarantined(reason: &str, probation: i64) -> HostState {
@@ -59,10 +60,10 @@ fn left_alone(state: &HostState, seen: &Evidence, now: i64, by_hand: &[Switch]) 
     };
     acts(seen);
     let mut kept = seen.clone();
-    kept.settings.hold = held();
+    kept.settings.hold = Some(held(90_000));
     let why = if state.phase() == Phase::Lost { "left to come back" } else { "held by ann: memory test" };
     untouched(&step(state, &kept, at(now)), why);
-    kept.settings.hold = Some(Hold { until: Some(at(now)), ..held().expect("a hold") });
+    kept.settings.hold = Some(held(now));
     acts(&kept);
     kept.settings.hold = None;
     for want in [Switch::On, Switch::Off] {
@@ -279,6 +280,21 @@ fn a_record_deleted_with_its_power_switches_a_machine_off_first() {
         forced.deletion = Deletion::Forced;
         assert!(step(&state, &forced, at(5)).gone, "{phase}");
     }
+    // Its node came back meanwhile: what runs there is moved away first.
+    for phase in [Phase::Enrolling, Phase::Idle, Phase::Backoff, Phase::Lost] {
+        for deletion in [Deletion::Requested, Deletion::RequestedWithPowerOff] {
+            let mut back = Evidence { deletion, ..on(5) };
+            back.node = known(NodeView::Present(node(at(5))), at(5));
+            back.pods = known(PodsView { evictable: 2, ..PodsView::default() }, at(5));
+            let done = step(&read(phase, Power::On), &back, at(5));
+            assert_eq!(
+                (done.state.phase(), calls(&done), done.gone),
+                (Phase::Serving, vec![], false),
+                "{phase}"
+            );
+            assert_eq!(step(&done.state, &back, at(6)).state.phase(), Phase::Cordoned, "{phase}");
+        }
+    }
     // One that does not go off is not asked for ever.
     let mut state = quarantined("CouldNotSwitchOff", 86_400);
     state.status.power = reading(Power::On, -60);
@@ -295,7 +311,7 @@ fn a_record_deleted_with_its_power_switches_a_machine_off_first() {
 
 /// Nobody's cluster says anything about a machine that is enrolled: no pool, or an API server that is away.
 #[test]
-fn a_machine_is_enrolled_without_a_word_of_its_cluster() {
+fn a_machine_that_answers_is_not_given_up_for_want_of_its_cluster() {
     let alone = |now: i64, power: Known<muster_engine::lifecycle::PowerSeen>| {
         let mut seen = evidence(at(now));
         (seen.power, seen.node, seen.pods) = (power, unknown(at(now)), unknown(at(now)));
@@ -304,13 +320,11 @@ fn a_machine_is_enrolled_without_a_word_of_its_cluster() {
     let mut state = host(Phase::Enrolling);
     state.status.power = reading(Power::Off, 0);
     state.status.deadline = Some(at(300));
-    let early = step(&state, &alone(30, seen_power(Power::Off, at(30))), at(30));
-    assert_eq!(early.state.phase(), Phase::Enrolling, "a kubelet may yet show itself: {}", early.reason);
-    let done = step(&early.state, &alone(40, seen_power(Power::Off, at(40))), at(40));
-    assert_eq!((done.rule, done.state.phase()), (Rule::Row(2), Phase::Idle), "{}", done.reason);
-    assert_eq!(done.state.status.off_proved_at, None, "its watts stay taken: a BMC may lie");
-    let proved = step(&done.state, &evidence(at(60)), at(60));
-    assert_eq!(proved.state.status.off_proved_at, Some(at(60)), "once its cluster is there");
+    let waits = step(&state, &alone(400, seen_power(Power::Off, at(400))), at(400));
+    assert_eq!(waits.state.phase(), Phase::Enrolling, "a BMC alone proves nothing: {}", waits.reason);
+    assert!(waits.reason.contains("0 clusters say whether its node is alive"), "{}", waits.reason);
+    let proved = step(&waits.state, &evidence(at(460)), at(460));
+    assert_eq!((proved.rule, proved.state.phase()), (Rule::Row(2), Phase::Idle), "once its cluster is there");
     // One that answers and is on is not given up; one that says nothing is.
     state.status.power = reading(Power::On, 0);
     let up = step(&state, &alone(400, seen_power(Power::On, at(400))), at(400));
@@ -349,4 +363,38 @@ fn the_cluster_of_a_node_is_remembered_until_the_machine_is_off() {
     // An old object of a machine that is off is no sign of life there.
     let stays = step(&read(Phase::Idle, Power::Off), &off, at(120)).state;
     assert_eq!(stays.status.kubernetes_cluster, None);
+}
+
+/// A wish of before the machine last went off was served then, whoever switched it off.
+#[test]
+fn a_decision_of_long_ago_wakes_nobody() {
+    let wished = |state: &HostState, now: i64| {
+        let mut seen = evidence(at(now));
+        seen.intent = intent(Switch::On, "i-1").map(|intent| Intent { at: at(0), ..intent });
+        step(state, &seen, at(now))
+    };
+    let mut state = read(Phase::Idle, Power::Off);
+    state.status.off_since = Some(at(60));
+    let old = wished(&state, 300);
+    assert_eq!(old.state.phase(), Phase::Idle, "{}", old.reason);
+    assert!(has(&old, &EffectKind::ReleaseReservation));
+    let again = wished(&old.state, 400);
+    assert_eq!((again.state.phase(), has(&again, &EffectKind::ReleaseReservation)), (Phase::Idle, false));
+    // Asked for while it was on its way down: it is wanted back.
+    assert_eq!(wished(&state, 299).state.phase(), Phase::Reserved);
+    // One that waits for its turn is not old.
+    state.status.off_since = Some(at(-60));
+    assert_eq!(wished(&state, 3_000).state.phase(), Phase::Reserved);
+}
+
+#[test]
+fn a_host_that_is_given_up_gives_its_claim_back() {
+    let mut state = read(Phase::Lost, Power::On);
+    state.status.deadline = Some(at(900));
+    let mut seen = on(900);
+    seen.intent = intent(Switch::On, "i-1");
+    let done = step(&state, &seen, at(900));
+    assert_eq!(done.state.phase(), Phase::Backoff, "{}", done.reason);
+    assert!(has(&done, &EffectKind::ReleaseReservation));
+    assert_eq!(done.state.status.spent_intent.as_deref(), Some("i-1"));
 }

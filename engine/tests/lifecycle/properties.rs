@@ -248,9 +248,7 @@ fn check(state: &HostState, seen: &Evidence, done: &Step) -> Result<(), TestCase
             Known::Value { value: NodeView::Absent, at: when } => !is_old(*when),
             Known::Value { value: NodeView::Present(node), at: when } => {
                 !is_old(*when)
-                    && node
-                        .lease_renewed
-                        .is_none_or(|renewed| at(NOW).since(renewed) > Duration::from_secs(40))
+                    && node.lease_renewed.is_none_or(|renewed| when.since(renewed) > Duration::from_secs(40))
             }
             Known::Unknown { .. } => false,
         };

@@ -383,9 +383,10 @@ fn a_request_by_hand_outranks_the_autoscaler_and_its_limits() {
     world.until(Phase::Idle, 600);
     world.run(600);
     assert_eq!(world.state.phase(), Phase::Idle);
-    // The hold lapses, and the autoscaler has it back.
+    // The hold lapses. What was wanted before it went off is over; the autoscaler has it back, and asks anew.
     world.run(3600);
-    world.until(Phase::Serving, 1200);
+    assert_eq!((world.state.phase(), world.released), (Phase::Idle, 1));
+    world.want(Switch::On, "i-2").until(Phase::Serving, 1200);
 }
 
 #[test]

@@ -97,3 +97,48 @@ fn a_button_press_that_did_not_leave_is_not_counted() {
     assert_eq!((op.attempts, op.pending), (2, None));
     assert_ne!(done.state.status.last_power_action, Some(PowerAction::On));
 }
+
+/// Nothing left for its BMC, which is busy or out of reach: it is asked again, and never forced off for that.
+#[test]
+fn a_shutdown_that_never_left_for_its_bmc_is_asked_for_again() {
+    let mut state = asked();
+    let unsent = |now: i64, seq: u32| {
+        let mut seen = wanted_off(at(now));
+        seen.performed = Performed::Ended { op: "h1-1".into(), seq, outcome: Outcome::Unsent };
+        seen
+    };
+    let mut now = 10;
+    for seq in 1..=30 {
+        let waits = step(&state, &unsent(now, seq), at(now));
+        assert_eq!(calls(&waits), [], "not at once, it was busy a moment ago: {}", waits.reason);
+        assert!(seq == 30 || waits.reason.contains("asked again in"), "{}", waits.reason);
+        assert_eq!(waits.state.status.last_power_action, None, "nothing was done to it");
+        state = waits.state;
+        if seq == 30 {
+            break;
+        }
+        now += 20;
+        let again = step(&state, &wanted_off(at(now)), at(now));
+        assert_eq!(calls(&again), [GRACEFUL], "{}", again.reason);
+        assert_eq!(again.state.status.deadline, Some(at(now + 300)), "it gets all of its time");
+        state = again.state;
+    }
+    // It could not be asked for ten minutes: its power is cut when its time is over.
+    let early = step(&state, &wanted_off(at(now + 200)), at(now + 200));
+    assert_eq!((calls(&early), early.state.phase()), (vec![], Phase::Stopping), "{}", early.reason);
+    let forced = step(&early.state, &wanted_off(at(now + 320)), at(now + 320));
+    check(&forced, 23, Phase::ForcingOff);
+}
+
+#[test]
+fn a_machine_that_nobody_could_ask_in_time_is_asked_before_it_is_forced() {
+    let mut state = with_deadline(Phase::Stopping, 300);
+    state.op.as_mut().expect("an operation").os_seen = true;
+    let late = step(&state, &wanted_off(at(310)), at(310));
+    assert_eq!(
+        (calls(&late), late.state.status.deadline),
+        (vec![GRACEFUL], Some(at(610))),
+        "{}",
+        late.reason
+    );
+}

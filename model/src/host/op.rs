@@ -133,6 +133,9 @@ pub struct HostOp {
     /// Drivers that refused or were not able to ask the machine to shut down.
     #[serde(default)]
     pub asks_refused: u32,
+    /// How often nothing left when it was to be asked: its BMC was busy or out of reach.
+    #[serde(default)]
+    pub asks_unsent: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_requested_at: Option<Timestamp>,
     /// The proof of off that stood before its first power-on request. It stands again only if that request was not sent.
@@ -192,6 +195,7 @@ impl HostOp {
             force_offs: 0,
             boots_refused: 0,
             asks_refused: 0,
+            asks_unsent: 0,
             power_requested_at: None,
             off_proved_before: None,
             last_sent_at: None,
