@@ -156,6 +156,17 @@ fn a_file_that_is_applied_again_keeps_what_people_laid_over_its_host() {
     // A key belongs to the place where it was compared.
     apply(&spec.replace("10.0.0.9", "10.0.0.8"));
     assert!(stored()["pin"].is_null());
+    // So it is with the key of a driver at a place of its own.
+    let driven = |address: &str| format!("{spec}  drivers:\n  - kind: redfish\n    address: {address}\n");
+    apply(&driven("10.0.0.7"));
+    let approved = format!(
+        "{{\"spec\":{{\"drivers\":[{{\"kind\":\"redfish\",\"address\":\"10.0.0.7\",\"settings\":{{\"pin\":\"{pin}\"}}}}]}}}}"
+    );
+    server.run(&["patch", "host", "gpu-09", "--patch", &approved]).ok();
+    assert!(apply(&driven("10.0.0.7")).contains("unchanged"));
+    assert_eq!(stored()["drivers"][0]["settings"]["pin"].as_str(), Some(pin.as_str()));
+    apply(&driven("10.0.0.6"));
+    assert!(stored()["drivers"][0]["settings"]["pin"].is_null());
 }
 
 #[test]

@@ -238,6 +238,20 @@ fn keep_overlay(body: &mut Map<String, Value>, current: &Value) {
         (address, text("tlsVerify").unwrap_or(TlsVerify::default().as_str()).to_owned())
     };
     let pin = (place(wanted) == place(stored)).then_some("pin");
+    if let (Some(pin), Some(Value::Array(wanted)), Some(Value::Array(stored))) =
+        (pin, wanted.get_mut("drivers"), stored.get("drivers"))
+    {
+        for (wanted, stored) in wanted.iter_mut().zip(stored) {
+            let is_same = ["kind", "address"].iter().all(|field| wanted.get(field) == stored.get(field));
+            let kept = stored["settings"].get(pin).filter(|_| is_same && wanted["settings"][pin].is_null());
+            if let (Some(kept), Some(wanted)) = (kept, wanted.as_object_mut()) {
+                let settings = wanted.entry("settings").or_insert_with(|| Value::Object(Map::new()));
+                if let Some(settings) = settings.as_object_mut() {
+                    settings.insert(pin.to_owned(), kept.clone());
+                }
+            }
+        }
+    }
     // A wish for power goes with the hold that it came with.
     let wish = (!wanted.contains_key("hold") || !stored.contains_key("hold")).then_some("powerState");
     for field in ["hold", "admin", "acknowledgement"].into_iter().chain(wish).chain(pin) {
