@@ -89,6 +89,86 @@ fn a_dcim_export_is_followed_and_nothing_is_switched_off() {
     assert!(refused.err.contains("nothing was changed"), "{}", refused.err);
 }
 
+/// Two people whose tokens are let in: one who works in two projects, and one who sees all of them.
+#[test]
+fn an_export_says_nothing_about_the_hosts_of_other_projects() {
+    use sha2::Digest as _;
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("the file can be written");
+        path.to_str().expect("UTF-8").to_owned()
+    };
+    let tokens = ["kits-token", "adas-token"].map(|token| (write(token, token), sha2::Sha256::digest(token)));
+    let config = write(
+        "muster.yaml",
+        &format!(
+            "auth:\n  mode: token\n  tokens:\n    - {{user: kit, sha256: {}}}\n    - {{user: ada, sha256: {}}}\n  \
+             bindings:\n    - {{user: kit, project: lab, role: admin}}\n    - {{user: kit, project: web, role: admin}}\n    \
+             - {{user: ada, role: admin}}\n",
+            hex::encode(tokens[0].1),
+            hex::encode(tokens[1].1)
+        ),
+    );
+    let server = Server::start_with(&["--config", &config]);
+    let run = |who: usize, words: &[&str]| server.run(&[words, &["--token-file", &tokens[who].0]].concat());
+    let (lab, web) = TABLE.trim_end().rsplit_once('\n').expect("two hosts");
+    let lab = write("lab.csv", lab);
+    let web = write("web.csv", &format!("{}\n{web}\n", TABLE.lines().next().unwrap_or_default()));
+    run(0, &["sync", "hosts", "-f", &web, "--project", "web"]).ok();
+    let told = run(0, &["sync", "hosts", "-f", &lab]).ok();
+    assert!(told.contains("1 to register, 0 to change, 0 vanished"), "{told}");
+    let refused = run(1, &["sync", "hosts", "-f", &lab]).failed(1, "sync");
+    assert!(refused.err.contains("--project"), "{}", refused.err);
+    let told = run(1, &["sync", "hosts", "-f", &lab, "--project", "lab"]).ok();
+    assert!(told.contains("0 vanished and to be held, 1 unchanged"), "{told}");
+    let held = run(1, &["get", "host", "gpu-02", "-o", "jsonpath={.spec.hold}"]).ok();
+    assert_eq!(held.trim(), "");
+}
+
+#[test]
+fn a_file_that_is_applied_again_keeps_what_people_laid_over_its_host() {
+    let server = Server::start();
+    let spec = "kind: BareMetalNode\nname: gpu-09\nspec:\n  powerInterface: redfish\n  mgmtAddress: 10.0.0.9\n  pool: gpu\n";
+    let apply = |text: &str| {
+        let file = server.file("gpu-09.yaml", text);
+        server.run(&["apply", "-f", file.to_str().unwrap_or_default()]).ok()
+    };
+    apply(spec);
+    let pin = format!("sha256:{}", "ab".repeat(32));
+    let pinned = format!("{{\"spec\":{{\"pin\":\"{pin}\"}}}}");
+    server.run(&["patch", "host", "gpu-09", "--patch", &pinned]).ok();
+    server.run(&["power", "off", "gpu-09", "--reason", "chassis open"]).ok();
+    server.run(&["maintenance", "on", "host", "gpu-09", "--reason", "fan"]).ok();
+    server.run(&["acknowledge", "host", "gpu-09", "--reason", "seen"]).ok();
+    let stored = || server.json(&["get", "host", "gpu-09"])["spec"].clone();
+    let before = stored();
+    assert!(apply(spec).contains("unchanged"));
+    assert_eq!(stored(), before);
+    apply(&format!("{spec}  zone: north\n  admin: normal\n  hold: null\n"));
+    let after = stored();
+    assert_eq!((after["zone"].as_str(), after["pin"].as_str()), (Some("north"), Some(pin.as_str())));
+    assert!(
+        after["hold"].is_null() && after["admin"].as_str().is_none_or(|admin| admin == "normal"),
+        "{after}"
+    );
+    assert!(after["powerState"].is_null(), "the wish ends with its hold: {after}");
+    // A key belongs to the place where it was compared.
+    apply(&spec.replace("10.0.0.9", "10.0.0.8"));
+    assert!(stored()["pin"].is_null());
+    // So it is with the key of a driver at a place of its own.
+    let driven = |address: &str| format!("{spec}  drivers:\n  - kind: redfish\n    address: {address}\n");
+    apply(&driven("10.0.0.7"));
+    let approved = format!(
+        "{{\"spec\":{{\"drivers\":[{{\"kind\":\"redfish\",\"address\":\"10.0.0.7\",\"settings\":{{\"pin\":\"{pin}\"}}}}]}}}}"
+    );
+    server.run(&["patch", "host", "gpu-09", "--patch", &approved]).ok();
+    assert!(apply(&driven("10.0.0.7")).contains("unchanged"));
+    assert_eq!(stored()["drivers"][0]["settings"]["pin"].as_str(), Some(pin.as_str()));
+    apply(&driven("10.0.0.6"));
+    assert!(stored()["drivers"][0]["settings"]["pin"].is_null());
+}
+
 #[test]
 fn an_operator_works_on_a_server_and_reads_its_story() {
     let server = Server::start();
@@ -124,6 +204,10 @@ fn an_operator_works_on_a_server_and_reads_its_story() {
     server.run(&["release", "host/gpu-07"]).ok();
     let begun = server.run(&["power", "off", "gpu-07", "--reason", "smells burnt"]).ok();
     assert!(begun.contains("host/gpu-07 power off: operation/"), "{begun}");
+    let id = begun.split("operation/").nth(1).unwrap_or_default();
+    let id: String = id.chars().take_while(|letter| letter.is_ascii_hexdigit() || *letter == '-').collect();
+    let refused = server.run(&["cancel", &format!("operation/{id}"), "--reason", "it is fine"]);
+    assert!(refused.err.contains("asked for by hand: muster release host gpu-07"), "{}", refused.err);
     server.run(&["acknowledge", "host", "gpu-07", "--reason", "it was the toaster"]).ok();
     let story = server.run(&["history", "host", "gpu-07"]).ok();
     for part in ["create", "label", "new disk", "smells burnt", "it was the toaster", "user@example.com"] {

@@ -11,8 +11,8 @@ use std::{
 use muster_engine::{is_pool_in_trouble, lifecycle::HostState};
 use muster_model::{
     host::{
-        BareMetalNodeSpec, BareMetalNodeStatus, ConditionType, Draw, GlobalConfig, HostMetrics, HostOp,
-        Intent, OpKind, Phase, PoolHostConfig, State, is_true,
+        BareMetalNodeSpec, BareMetalNodeStatus, ConditionType, Draw, FreezeMode, GlobalConfig, HostMetrics,
+        HostOp, Intent, OpKind, Phase, PoolHostConfig, State, is_true,
         keys::{self, HostRecord, Key, PoolRecord},
     },
     store::{Change, Entry, Expect, Revision},
@@ -163,7 +163,13 @@ impl Book {
                 // Stopping everything must work whatever else is wrong.
                 self.global.freeze = config.freeze;
             }
-            Err(error) => tracing::warn!(%error, "the global settings cannot be read; the last ones stay"),
+            Err(error) => {
+                tracing::warn!(%error, "the global settings cannot be read; the last ones stay");
+                let told = GlobalConfig::freeze_of(&entry.value).freeze;
+                if told != FreezeMode::None {
+                    self.global.freeze = told;
+                }
+            }
         }
     }
 
@@ -510,6 +516,11 @@ mod tests {
         let bad = br#"{"maxPowerOperations": 0, "freeze": "frozen"}"#.to_vec();
         let _ = book.apply(&change(2, keys::GLOBAL_CONFIG, Some(bad)));
         assert_eq!(book.global.max_power_operations, 3);
-        assert_eq!(book.global.freeze, muster_model::host::FreezeMode::Frozen);
+        assert_eq!(book.global.freeze, FreezeMode::Frozen);
+        let _ = book.apply(&change(3, keys::GLOBAL_CONFIG, Some(br#"{"freeze": "none"}"#.to_vec())));
+        assert_eq!(book.global.freeze, FreezeMode::None);
+        let slip = br#"{"maxPowerOperatoins": 1, "freeze": "frozen"}"#.to_vec();
+        let _ = book.apply(&change(4, keys::GLOBAL_CONFIG, Some(slip)));
+        assert_eq!(book.global.freeze, FreezeMode::Frozen);
     }
 }

@@ -121,7 +121,7 @@ pub enum CancelError {
     #[error("operation {id} is not one of a host that is under way")]
     NotUnderWay { id: Uuid },
     #[error("operation {operation} of host {host} cannot be cancelled: {why}")]
-    Refused { host: String, operation: String, why: &'static str },
+    Refused { host: String, operation: String, why: String },
     #[error("host {host} was changed at the same time; look again and repeat")]
     Conflict { host: String },
     #[error("the operation could not be cancelled")]
@@ -169,8 +169,13 @@ pub async fn cancel(
     withdrawal: &Withdrawal<'_>,
 ) -> Result<(), CancelError> {
     let id = operation.id;
-    let Subject::Host { host, operation: Some(wanted), .. } = &operation.subject else {
-        return Err(CancelError::NotUnderWay { id });
+    let (host, wanted) = match &operation.subject {
+        Subject::Host { host, operation: Some(wanted), .. } => (host, wanted),
+        Subject::Host { host, power: Some(_), .. } if !operation.done => {
+            let why = format!("it was asked for by hand: muster release host {host}");
+            return Err(CancelError::Refused { host: host.clone(), operation: id.to_string(), why });
+        }
+        Subject::Host { .. } | Subject::Pool { .. } => return Err(CancelError::NotUnderWay { id }),
     };
     let op_key = keys::host(host, HostRecord::Op);
     let Some(entry) = store.get(&op_key).await? else { return Err(CancelError::NotUnderWay { id }) };
@@ -192,6 +197,7 @@ pub async fn cancel(
             .then_some("the machine was already told to shut down")
     });
     if let Some(why) = why {
+        let why = why.to_owned();
         return Err(CancelError::Refused { host: host.clone(), operation: op.id, why });
     }
     let intent_key = keys::host(host, HostRecord::Intent);

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 use muster_model::{
     host::{
         self, BareMetalNodeSpec, BootProfile, DriverSpec, HostIdentity, MgmtAddress, OnReset, PowerCall,
-        PowerInterface, TlsVerify,
+        PowerInterface, TlsVerify, unique::bmcs,
     },
     power::{
         self, Bmc, BootOverride, CipherSuite, Endpoint, Expected, Mac, Order, Pin, Power, PowerAction,
@@ -90,7 +90,8 @@ fn endpoint(spec: &BareMetalNodeSpec, driver: &DriverSpec) -> Result<Endpoint, S
             let url = url(address()?);
             let auth = match setting("auth") {
                 Some("basic") => RedfishAuth::Basic,
-                _ => RedfishAuth::Auto,
+                Some("auto") | None => RedfishAuth::Auto,
+                Some(other) => return Err(format!("auth {other:?} is not known; set auto or basic")),
             };
             Ok(Endpoint::Redfish { url, system: spec.system_id.clone(), trust: trust(spec, driver)?, auth })
         }
@@ -104,14 +105,20 @@ fn endpoint(spec: &BareMetalNodeSpec, driver: &DriverSpec) -> Result<Endpoint, S
             };
             let privilege = match setting("privilege") {
                 Some("operator") => Privilege::Operator,
-                _ => Privilege::Administrator,
+                Some("administrator") | None => Privilege::Administrator,
+                Some(other) => {
+                    return Err(format!("privilege {other:?} is not known; set administrator or operator"));
+                }
             };
             Ok(Endpoint::Ipmi { address: address()?, suite, privilege })
         }
         host::DriverKind::Wol => {
             let mac = spec.mac_address.ok_or("driver wol needs macAddress")?;
             let broadcast = setting("broadcast").ok_or("driver wol needs the setting broadcast")?.to_owned();
-            let port = setting("port").and_then(|port| port.parse().ok()).unwrap_or(9);
+            let port = match setting("port") {
+                Some(text) => text.parse().map_err(|_| format!("port {text:?} is none; set 1 to 65535"))?,
+                None => 9,
+            };
             let secure_on = setting("secureOn")
                 .map(|text| text.parse::<Mac>().map_err(|error| format!("secureOn: {error}")))
                 .transpose()?;
@@ -155,7 +162,7 @@ fn trust(spec: &BareMetalNodeSpec, driver: &DriverSpec) -> Result<Trust, String>
 
 /// Which BMC a host shares with others behind it: calls to one go one at a time.
 pub(super) fn bmc_key(spec: &BareMetalNodeSpec, name: &str) -> String {
-    spec.mgmt_address.as_ref().map_or_else(|| format!("host {name}"), ToString::to_string)
+    bmcs(spec).into_iter().next().unwrap_or_else(|| format!("host {name}"))
 }
 
 /// Changes whenever the way to a BMC does: its account's version, its address, its trust. A BMC that refused
@@ -281,14 +288,38 @@ mod tests {
             },
             "ipmi 10.0.0.5:6230",
         );
-        check(
-            |spec| {
-                let mut ipmi = DriverSpec::new(host::DriverKind::Ipmi);
-                ipmi.settings.insert("cipherSuite".into(), "0".into());
-                spec.drivers = vec![ipmi];
-            },
-            "cipher suite 0 needs no password and is never used; set 17 or 3",
-        );
+        let with = |kind, name: &'static str, value: &'static str| {
+            move |spec: &mut BareMetalNodeSpec| {
+                let mut driver = DriverSpec::new(kind);
+                driver.settings.insert(name.into(), value.into());
+                driver.settings.insert("broadcast".into(), "10.0.0.255".into());
+                spec.mac_address = Some("02:00:00:00:00:01".parse().unwrap());
+                spec.drivers = vec![driver];
+            }
+        };
+        let (ipmi, redfish, wol) = (host::DriverKind::Ipmi, host::DriverKind::Redfish, host::DriverKind::Wol);
+        let none = "cipher suite 0 needs no password and is never used; set 17 or 3";
+        check(with(ipmi, "cipherSuite", "0"), none);
+        // A slip of the pen is no other choice.
+        let privilege = "privilege \"Operator\" is not known; set administrator or operator";
+        check(with(ipmi, "privilege", "Operator"), privilege);
+        check(with(redfish, "auth", "Basic"), "auth \"Basic\" is not known; set auto or basic");
+        check(with(wol, "port", "99999"), "port \"99999\" is none; set 1 to 65535");
+    }
+
+    #[test]
+    fn one_bmc_has_one_key() {
+        let mut other = spec();
+        other.mgmt_address = Some("10.0.0.5:443".parse().unwrap());
+        other.system_id = Some("2".into());
+        assert_eq!(bmc_key(&spec(), "a"), bmc_key(&other, "b"));
+        let driver =
+            |kind, address: &str| DriverSpec { address: Some(address.into()), ..DriverSpec::new(kind) };
+        other.mgmt_address = None;
+        other.drivers = vec![driver(host::DriverKind::Ipmi, "10.0.0.5:623")];
+        assert_eq!(bmc_key(&spec(), "a"), bmc_key(&other, "b"));
+        other.drivers = vec![driver(host::DriverKind::Ipmi, "10.0.0.6")];
+        assert_ne!(bmc_key(&spec(), "a"), bmc_key(&other, "b"));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use super::{
     Inventory, InventoryError,
-    change::{Edit, MAX_TRIES, Told, check_claims, check_name},
+    change::{Edit, MAX_TRIES, Told, check_claims, check_new_name},
 };
 use crate::registry::WriteContext;
 
@@ -51,7 +51,8 @@ pub struct LineReport {
 impl Inventory {
     /// Registers every line that can be. In a dry run nothing is stored and the verdicts are the same.
     ///
-    /// `project` is the one that hosts go to which name none.
+    /// `project` is the one that hosts go to which name none. When the store fails half way, what is stored is reported, and
+    /// the rest as failed.
     pub async fn register(
         &self,
         context: &WriteContext,
@@ -81,8 +82,17 @@ impl Inventory {
         let mut left: &mut [(usize, NamedHost)] = &mut wanted;
         let mut seen = Seen::default();
         while !left.is_empty() {
-            let taken = self.register_some(context, left, &mut reports, &mut seen).await?;
-            left = &mut left[taken..];
+            match self.register_some(context, left, &mut reports, &mut seen).await {
+                Ok(taken) => left = &mut left[taken..],
+                Err(error) if seen.names.is_empty() => return Err(error),
+                Err(error) => {
+                    for (report, _) in &*left {
+                        let report = &mut reports[*report];
+                        (report.result, report.message) = (LineResult::Failed, error.to_string());
+                    }
+                    break;
+                }
+            }
         }
         Ok(reports)
     }
@@ -123,7 +133,7 @@ impl Inventory {
                 }
             }
             // What costs a look into the store comes last, and once.
-            let doubts = accepted.iter().map(|place| self.doubts(&wanted[*place].1.spec));
+            let doubts = accepted.iter().map(|place| self.doubts(None, &wanted[*place].1.spec));
             let doubts = futures::future::join_all(doubts).await;
             let mut kept = Vec::with_capacity(accepted.len());
             for (place, doubts) in accepted.into_iter().zip(doubts) {
@@ -154,7 +164,7 @@ impl Inventory {
     }
 
     fn judge(&self, host: &NamedHost, seen: &Seen) -> Result<LineResult, InventoryError> {
-        check_name(&host.name)?;
+        check_new_name(&host.name)?;
         let taken = || InventoryError::Taken { kind: "BareMetalNode", name: host.name.clone() };
         if seen.names.contains(&host.name) {
             return Err(InventoryError::Invalid(FieldErrors::one(muster_model::FieldError::new(
@@ -168,7 +178,7 @@ impl Inventory {
             return if same { Ok(LineResult::Unchanged) } else { Err(taken()) };
         }
         host.spec.check_ways("spec")?;
-        check_claims(&index, &host.name, &host.spec, &seen.claims)?;
+        check_claims(&index, &host.name, identifiers(&host.spec), &seen.claims)?;
         Ok(LineResult::Created)
     }
 }

@@ -55,6 +55,8 @@ pub struct Act<'a> {
 }
 
 impl<'a> Act<'a> {
+    pub(super) const POWER: &'static str = "power";
+
     pub const fn new(verb: &'a str) -> Self {
         Self { verb, reason: None }
     }
@@ -96,7 +98,7 @@ impl Inventory {
         let mut spec = host.spec.clone();
         let registered = Registered { by: context.actor.clone(), at: context.now };
         spec.registered.get_or_insert(registered);
-        check_name(&host.name)?;
+        check_new_name(&host.name)?;
         let _turn = self.shared.writer.lock().await;
         for _ in 0..MAX_TRIES {
             let guard = self.guard().await?;
@@ -106,10 +108,10 @@ impl Inventory {
             if self.shared.index().get(&host.name).is_some() {
                 return Err(InventoryError::Taken { kind: "BareMetalNode", name: host.name.clone() });
             }
-            self.vet(&host.name, &spec)?;
+            self.vet(&host.name, None, &spec)?;
             spec.check_ways("spec")?;
             let mut told = warnings.clone();
-            told.extend(self.doubts(&spec).await?);
+            told.extend(self.doubts(None, &spec).await?);
             let note = note(&host.name, None, Some(&spec));
             if context.dry_run {
                 let shown = Arc::new(preview(&host.name, &spec));
@@ -172,7 +174,7 @@ impl Inventory {
             let guard = self.guard().await?;
             let missing = InventoryError::NotFound { kind: "BareMetalNode" };
             let Some(host) = self.host(name) else { return Err(missing) };
-            let (spec, mut warnings) = change(&host)?;
+            let (mut spec, mut warnings) = change(&host)?;
             if !precondition(host.version()) {
                 return Err(InventoryError::Precondition { current: host.version() });
             }
@@ -180,8 +182,13 @@ impl Inventory {
                 return Err(InventoryError::Deleting { name: name.to_owned() });
             }
             check_name(name)?;
-            self.vet(name, &spec)?;
             let before = host.readable().cloned();
+            self.vet(name, before.as_deref(), &spec)?;
+            // Who asks for power asks anew, and may want what was wanted before.
+            if act.verb != Act::POWER {
+                let wish = before.as_deref().and_then(|before| spec.forget_wish_of(before, context.now));
+                warnings.extend(wish);
+            }
             // A host that always lacked something may still be held, acknowledged and corrected.
             if before.as_deref().is_none_or(|before| before.check_ways("spec").is_ok()) {
                 spec.check_ways("spec")?;
@@ -190,7 +197,7 @@ impl Inventory {
             if before.as_deref() == Some(&spec) {
                 return Ok(HostWritten { host, changed: false, warnings, audit: note });
             }
-            warnings.extend(self.doubts(&spec).await?);
+            warnings.extend(self.doubts(before.as_deref(), &spec).await?);
             if context.dry_run {
                 let host = Arc::new(preview(name, &spec));
                 return Ok(HostWritten { host, changed: true, warnings, audit: note });
@@ -273,9 +280,16 @@ impl Inventory {
         Ok(guard)
     }
 
-    /// Refuses what another host has already.
-    pub(super) fn vet(&self, name: &str, spec: &BareMetalNodeSpec) -> Result<(), InventoryError> {
-        check_claims(&self.shared.index(), name, spec, &BTreeMap::new())
+    /// Refuses what another host has already. Two that clash as they are may still be held, corrected and deleted.
+    fn vet(
+        &self,
+        name: &str,
+        before: Option<&BareMetalNodeSpec>,
+        spec: &BareMetalNodeSpec,
+    ) -> Result<(), InventoryError> {
+        let held: BTreeSet<_> = before.map(identifiers).unwrap_or_default().into_iter().collect();
+        let new = identifiers(spec).into_iter().filter(|claim| !held.contains(claim));
+        check_claims(&self.shared.index(), name, new, &BTreeMap::new())
     }
 
     /// Commits edits with everything that follows; `None` when somebody else was faster.
@@ -357,14 +371,14 @@ fn still(txn: Txn, host: &Host, mode: DeletionMode) -> Txn {
         .fold(txn, |txn, record| txn.expect(hosts::host(&host.name, record), Expect::Absent))
 }
 
-/// Fails when another host has what `spec` claims; `also` are claims that are not in the index yet.
+/// Fails when another host has what is claimed; `also` are claims that are not in the index yet.
 pub(super) fn check_claims(
     index: &Index,
     name: &str,
-    spec: &BareMetalNodeSpec,
+    claims: impl IntoIterator<Item = (Identifier, String)>,
     also: &BTreeMap<(Identifier, String), String>,
 ) -> Result<(), InventoryError> {
-    for claim in identifiers(spec) {
+    for claim in claims {
         let owner = index.owner(&claim, name).or_else(|| also.get(&claim).map(String::as_str));
         if let Some(owner) = owner.filter(|owner| *owner != name) {
             let (by, value) = claim;
@@ -402,7 +416,18 @@ fn members(mut txn: Txn, index: &Index, edits: &[Edit<'_>]) -> Txn {
     txn
 }
 
-pub(super) fn check_name(name: &str) -> Result<(), InventoryError> {
+/// Names that a path under `/api/v1/hosts` has already: such a host could be neither read nor deleted.
+const RESERVED: [&str; 2] = ["bulk", "export"];
+
+pub(super) fn check_new_name(name: &str) -> Result<(), InventoryError> {
+    if RESERVED.contains(&name) {
+        let fault = FieldError::new("name", format!("is that of /api/v1/hosts/{name}, not of a host"));
+        return Err(InventoryError::Invalid(FieldErrors::one(fault.found_text(name).hint("choose another"))));
+    }
+    check_name(name)
+}
+
+fn check_name(name: &str) -> Result<(), InventoryError> {
     names::check_dns_label(name).map_err(|error| {
         let fault = FieldError::new("name", error.problem).found_text(name).allowed(names::DNS_LABEL);
         InventoryError::Invalid(FieldErrors::one(fault))

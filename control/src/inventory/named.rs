@@ -295,27 +295,43 @@ impl Inventory {
         })
     }
 
-    /// What a host's spec refers to and is not there: a warning each. A place that does not exist is a fault.
-    pub(super) async fn doubts(&self, spec: &BareMetalNodeSpec) -> Result<Vec<String>, InventoryError> {
+    /// What a host's spec refers to and is not there: a warning each. To put a host into a place that does not exist is a fault;
+    /// one that is there already may still be held, switched and acknowledged.
+    pub(super) async fn doubts(
+        &self,
+        before: Option<&BareMetalNodeSpec>,
+        spec: &BareMetalNodeSpec,
+    ) -> Result<Vec<String>, InventoryError> {
         let mut doubts = Vec::new();
         if let Some(name) = &spec.rack {
-            match self.named::<Rack>(name).await? {
-                None => doubts.push(format!("rack {name} is not registered: its limits cannot be kept")),
-                Some(rack) => {
-                    if let Some(why) = rack.spec.misplaced(spec) {
-                        return Err(InventoryError::Invalid(FieldErrors::one(FieldError::new(
-                            "spec.slot",
-                            why,
-                        ))));
+            let place = |spec: &BareMetalNodeSpec| (spec.rack.clone(), spec.slot, spec.height);
+            match self.named::<Rack>(name).await {
+                Ok(None) => doubts.push(format!("rack {name} is not registered: its limits cannot be kept")),
+                Ok(Some(rack)) => match rack.spec.misplaced(spec) {
+                    Some(why) if before.is_some_and(|before| place(before) == place(spec)) => {
+                        doubts.push(why);
                     }
+                    Some(why) => {
+                        let fault = FieldError::new("spec.slot", why);
+                        return Err(InventoryError::Invalid(FieldErrors::one(fault)));
+                    }
+                    None => {}
+                },
+                Err(InventoryError::Damaged { source, .. }) => {
+                    doubts.push(format!("rack {name} cannot be read: its limits cannot be kept: {source}"));
                 }
+                Err(error) => return Err(error),
             }
         }
-        if let Some(name) = &spec.boot_profile
-            && self.named::<BootProfile>(name).await?.is_none()
-        {
-            doubts
-                .push(format!("boot profile {name} does not exist: the host cannot be woken until it does"));
+        if let Some(name) = &spec.boot_profile {
+            let missing = match self.named::<BootProfile>(name).await {
+                Ok(Some(_)) => None,
+                Ok(None) => Some("does not exist".to_owned()),
+                Err(InventoryError::Damaged { source, .. }) => Some(format!("cannot be read: {source}")),
+                Err(error) => return Err(error),
+            };
+            let told = |why| format!("boot profile {name} {why}; the host cannot be woken until it is there");
+            doubts.extend(missing.map(told));
         }
         let project = spec.project.as_deref().unwrap_or(super::vault::NO_PROJECT);
         let drivers = spec.drivers.iter().filter_map(|driver| driver.credentials.as_ref());

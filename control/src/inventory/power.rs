@@ -7,7 +7,7 @@
 use muster_model::{
     Timestamp,
     host::{Admin, BareMetalNodeSpec, Draw, Hold, ManualPower, Phase, PublicPower, State, Switch},
-    store::{Committed, Expect, List, Txn},
+    store::{Committed, Expect, List, Revision, Txn},
 };
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -27,6 +27,26 @@ pub struct PowerOrder {
     pub power_state_before: Option<Switch>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold_before: Option<Hold>,
+    /// What was written with the wish: under another hold it is somebody else's turn. A record of an earlier version has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold: Option<Hold>,
+}
+
+impl PowerOrder {
+    /// What took the order's place.
+    fn superseded(&self, spec: &BareMetalNodeSpec) -> Option<String> {
+        if spec.power_state != Some(self.stage) {
+            let wanted = spec.power_state.map_or("nothing".to_owned(), |switch| switch.to_string());
+            return Some(format!("{wanted} was asked for meanwhile"));
+        }
+        if self.hold.is_none() || self.hold == spec.hold {
+            return None;
+        }
+        Some(match &spec.hold {
+            Some(hold) => format!("its hold was replaced meanwhile: held by {}: {}", hold.by, hold.reason),
+            None => "its hold was taken away meanwhile".to_owned(),
+        })
+    }
 }
 
 /// A wish of a person.
@@ -38,7 +58,7 @@ pub struct ManualRequest {
 }
 
 impl Inventory {
-    /// Writes the wish with its hold, and the operation that stands for it.
+    /// Writes the wish with its hold, and the operation that stands for it; those that it takes the place of end with it.
     pub async fn power(
         &self,
         context: &WriteContext,
@@ -53,6 +73,7 @@ impl Inventory {
         };
         let hold = Hold { by: context.actor.clone(), reason: request.reason.clone(), until: request.until };
         let id = Uuid::now_v7();
+        let earlier = self.open_on(name, context.now).await?;
         let make = |before: &BareMetalNodeSpec| Operation {
             id,
             kind: format!("power-{}", request.action),
@@ -60,12 +81,7 @@ impl Inventory {
             subject: Subject::Host {
                 host: name.to_owned(),
                 reason: request.reason.clone(),
-                power: Some(PowerOrder {
-                    action: request.action,
-                    stage,
-                    power_state_before: before.power_state,
-                    hold_before: before.hold.clone(),
-                }),
+                power: Some(ordered(request.action, stage, &hold, before, &earlier)),
                 operation: None,
                 phase: None,
             },
@@ -97,16 +113,21 @@ impl Inventory {
         let taken = || before.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
         let attach = |txn: Txn, after: &BareMetalNodeSpec| {
             let operation = make(taken().as_ref().unwrap_or(after));
-            let key = keys::operation(id);
-            txn.expect(&key, Expect::Absent).put(&key, encode(&operation))
+            begin(txn, &operation, &earlier)
         };
         let written = self
-            .update(context, Act::new("power").because(&request.reason), name, precondition, change, attach)
+            .update(
+                context,
+                Act::new(Act::POWER).because(&request.reason),
+                name,
+                precondition,
+                change,
+                attach,
+            )
             .await?;
         let operation = make(&taken().ok_or(InventoryError::Busy)?);
         if !written.changed && !context.dry_run {
-            let key = keys::operation(id);
-            let txn = Txn::new().expect(&key, Expect::Absent).put(&key, encode(&operation));
+            let txn = begin(Txn::new(), &operation, &earlier);
             if let Committed::Refused { .. } = self.shared.store.commit(txn).await? {
                 return Err(InventoryError::Busy);
             }
@@ -120,25 +141,53 @@ impl Inventory {
 
     /// Finds the operations on hosts that are not over, after a start.
     pub(super) async fn load_power(&self) -> Result<(), InventoryError> {
-        let mut after = None;
+        let open = self.open_operations().await?;
+        let on_hosts = open.into_iter().filter(|(_, operation)| operation.host().is_some());
+        self.shared.open_power().extend(on_hosts.map(|(_, operation)| operation.id));
+        Ok(())
+    }
+
+    async fn open_operations(&self) -> Result<Vec<(Revision, Operation)>, InventoryError> {
+        let (mut found, mut after) = (Vec::new(), None);
         loop {
             let page = self.shared.store.list(List { after, ..List::prefix(keys::OPERATIONS) }).await?;
             after = page.entries.last().map(|entry| entry.key.clone());
-            let open = page.entries.iter().filter_map(|entry| decode_operation(entry).ok());
-            self.shared.open_power().extend(
-                open.filter(|operation| !operation.done && operation.host().is_some()).map(|one| one.id),
-            );
+            let all =
+                page.entries.iter().filter_map(|entry| Some((entry.modified, decode_operation(entry).ok()?)));
+            found.extend(all.filter(|(_, operation)| !operation.done));
             if !page.more || after.is_none() {
-                return Ok(());
+                return Ok(found);
             }
         }
+    }
+
+    /// The orders that are under way for a host. Without a wish in force there are none, and nothing is read.
+    async fn open_on(&self, name: &str, now: Timestamp) -> Result<Vec<Earlier>, InventoryError> {
+        let host = self.host(name);
+        if host.as_deref().and_then(Host::readable).is_none_or(|spec| spec.manual(now).is_none()) {
+            return Ok(Vec::new());
+        }
+        let open = self.open_operations().await?.into_iter();
+        Ok(open
+            .filter_map(|(version, operation)| match operation.subject.clone() {
+                Subject::Host { host, power: Some(order), .. } if host == name => {
+                    Some(Earlier { version, operation, order })
+                }
+                _ => None,
+            })
+            .collect())
     }
 
     /// Brings every open operation on a host up to date.
     pub(super) async fn settle_power(&self) -> Result<(), InventoryError> {
         let open: Vec<Uuid> = self.shared.open_power().iter().copied().collect();
         for id in open {
-            self.settle_one(id).await?;
+            match self.settle_one(id).await {
+                // Somebody was faster: the next look sees what they did.
+                Ok(()) | Err(InventoryError::Busy) => {}
+                Err(error @ (InventoryError::Store(_) | InventoryError::Stalled)) => return Err(error),
+                Err(error) => tracing::warn!(operation = %id, %error, "a request for power goes no further"),
+            }
         }
         Ok(())
     }
@@ -158,52 +207,109 @@ impl Inventory {
             self.shared.open_power().remove(&id);
             return Ok(());
         }
+        if !self.shared.caught_up(entry.modified).await {
+            return Ok(());
+        }
         let now = self.shared.clock.now();
         let host = self.host(&name);
-        let verdict = verdict(&operation, &order, host.as_deref());
+        let verdict = verdict(&operation, &order, host.as_deref(), now);
         let expect = Expect::Modified(entry.modified);
         let context =
             WriteContext { actor: operation.created_by.clone(), now, dry_run: false, idempotency: None };
-        match verdict {
-            Verdict::Wait => Ok(()),
+        let (power_state, hold) = match verdict {
+            Verdict::Wait => return Ok(()),
             Verdict::Next => {
-                let next = PowerOrder { stage: Switch::On, ..order };
+                let next = PowerOrder { stage: Switch::On, ..order.clone() };
                 if let Subject::Host { power, .. } = &mut operation.subject {
                     *power = Some(next);
                 }
                 "it is off; waiting until it is on again".clone_into(&mut operation.message);
-                let change = |host: &Host| {
-                    let mut spec = in_use(host)?.clone();
-                    spec.power_state = Some(Switch::On);
-                    Ok((spec, Vec::new()))
-                };
-                let attach =
-                    |txn: Txn, _: &BareMetalNodeSpec| txn.expect(&key, expect).put(&key, encode(&operation));
-                self.update(&context, Act::new("power"), &name, &|_| true, change, attach).await.map(drop)
+                (Some(Switch::On), None)
             }
             Verdict::End(state, message) => {
-                operation.state = state;
-                operation.message = message;
-                operation.done = true;
-                operation.finished_at = Some(now);
-                let restore = order.action == ManualPower::Cycle && state == OperationState::Succeeded;
-                if restore && host.is_some() {
-                    let change = |host: &Host| {
-                        let mut spec = in_use(host)?.clone();
-                        spec.power_state = order.power_state_before;
-                        spec.hold.clone_from(&order.hold_before);
-                        Ok((spec, Vec::new()))
-                    };
-                    self.update(&context, Act::new("power"), &name, &|_| true, change, |txn, _| txn).await?;
+                operation.end(state, message, now);
+                if order.action != ManualPower::Cycle || state != OperationState::Succeeded {
+                    return self.store_end(&operation, &key, expect).await;
                 }
-                let txn = Txn::new().expect(&key, expect).put(&key, encode(&operation));
-                if let Committed::Done { .. } = self.shared.store.commit(txn).await? {
-                    self.shared.open_power().remove(&id);
-                }
-                Ok(())
+                (order.power_state_before, Some(order.hold_before.clone()))
             }
+        };
+        let change = |host: &Host| {
+            let mut spec = in_use(host)?.clone();
+            if order.superseded(&spec).is_some() {
+                return Err(InventoryError::Busy);
+            }
+            spec.power_state = power_state;
+            spec.hold = hold.clone().unwrap_or(spec.hold);
+            Ok((spec, Vec::new()))
+        };
+        // Whoever else has settled it meanwhile has changed its record.
+        let attach = |txn: Txn, _: &BareMetalNodeSpec| txn.expect(&key, expect).put(&key, encode(&operation));
+        let act = Act::new(Act::POWER);
+        let written = self.update(&context, act, &name, &|_| true, change, attach).await?;
+        if !written.changed {
+            return self.store_end(&operation, &key, expect).await;
         }
+        if operation.done {
+            self.shared.open_power().remove(&id);
+        }
+        Ok(())
     }
+
+    /// Stores an operation whose host stays as it is.
+    async fn store_end(
+        &self,
+        operation: &Operation,
+        key: &str,
+        expect: Expect,
+    ) -> Result<(), InventoryError> {
+        let txn = Txn::new().expect(key, expect).put(key, encode(operation));
+        if let Committed::Done { .. } = self.shared.store.commit(txn).await?
+            && operation.done
+        {
+            self.shared.open_power().remove(&operation.id);
+        }
+        Ok(())
+    }
+}
+
+/// An order that a new one takes the place of.
+struct Earlier {
+    version: Revision,
+    operation: Operation,
+    order: PowerOrder,
+}
+
+/// What a request orders. A cycle that was under way has put its own wish into the spec: what stood there before is what
+/// stood before that cycle.
+fn ordered(
+    action: ManualPower,
+    stage: Switch,
+    hold: &Hold,
+    before: &BareMetalNodeSpec,
+    earlier: &[Earlier],
+) -> PowerOrder {
+    let cycle = earlier
+        .iter()
+        .map(|one| &one.order)
+        .find(|order| order.action == ManualPower::Cycle && order.superseded(before).is_none());
+    let (power_state_before, hold_before) = cycle.map_or_else(
+        || (before.power_state, before.hold.clone()),
+        |cycle| (cycle.power_state_before, cycle.hold_before.clone()),
+    );
+    PowerOrder { action, stage, power_state_before, hold_before, hold: Some(hold.clone()) }
+}
+
+/// Adds an operation, and the end of those before it: the wish may read the same as theirs.
+fn begin(txn: Txn, operation: &Operation, earlier: &[Earlier]) -> Txn {
+    let key = keys::operation(operation.id);
+    let txn = txn.expect(&key, Expect::Absent).put(&key, encode(operation));
+    earlier.iter().fold(txn, |txn, one| {
+        let (key, mut ended) = (keys::operation(one.operation.id), one.operation.clone());
+        let by = format!("{} was asked for meanwhile", operation.kind);
+        ended.end(OperationState::Superseded, by, operation.created_at);
+        txn.expect(&key, Expect::Modified(one.version)).put(&key, encode(&ended))
+    })
 }
 
 /// The spec of a host that can be worked with.
@@ -223,15 +329,25 @@ enum Verdict {
 }
 
 /// How an operation stands, given its host. Pure.
-fn verdict(operation: &Operation, order: &PowerOrder, host: Option<&Host>) -> Verdict {
+fn verdict(operation: &Operation, order: &PowerOrder, host: Option<&Host>, now: Timestamp) -> Verdict {
     let Some((host, spec)) = host.and_then(|host| Some((host, host.accepted()?))) else {
         return Verdict::End(OperationState::Failed, "the host was deleted or set aside".into());
     };
-    if spec.power_state != Some(order.stage) {
-        let wanted = spec.power_state.map_or("nothing".to_owned(), |switch| switch.to_string());
-        let message = format!("{wanted} was asked for meanwhile");
+    if let Some(message) = order.superseded(spec) {
         return Verdict::End(OperationState::Superseded, message);
     }
+    match (progress(operation, order, host, spec), spec.manual(now)) {
+        // Nothing carries it any further.
+        (Verdict::Wait | Verdict::Next, None) => Verdict::End(
+            OperationState::Failed,
+            format!("its hold lapsed while it was waiting until the host is {}", order.stage),
+        ),
+        (verdict, _) => verdict,
+    }
+}
+
+/// How far the wish in the spec is.
+fn progress(operation: &Operation, order: &PowerOrder, host: &Host, spec: &BareMetalNodeSpec) -> Verdict {
     let Some(status) = &host.status else { return Verdict::Wait };
     if status.state == State::Error && status.state_since > operation.created_at {
         let why = status.last_error.clone().unwrap_or_else(|| status.reason.clone());
@@ -291,10 +407,20 @@ mod tests {
     }
 
     #[test]
+    fn an_order_of_an_earlier_version_is_under_no_hold_of_its_own() {
+        let order: PowerOrder =
+            serde_json::from_value(json!({"action": "cycle", "stage": "off", "holdBefore": null})).unwrap();
+        let mut spec = BareMetalNodeSpec::new("p", muster_model::host::PowerInterface::Redfish);
+        spec.power_state = Some(Switch::Off);
+        spec.hold = Some(Hold { by: "ann".into(), reason: "stuck".into(), until: None });
+        assert_eq!((order.hold.as_ref(), order.superseded(&spec)), (None, None));
+    }
+
+    #[test]
     fn an_operation_ends_by_what_the_status_says() {
         #[track_caller]
         fn check(action: ManualPower, stage: Switch, host: Option<Host>, expected: Verdict) {
-            let order = PowerOrder { action, stage, power_state_before: None, hold_before: None };
+            let order = PowerOrder { action, stage, power_state_before: None, hold_before: None, hold: None };
             let operation = Operation {
                 id: Uuid::nil(),
                 kind: String::new(),
@@ -313,7 +439,7 @@ mod tests {
                 created_by: String::new(),
                 finished_at: None,
             };
-            assert_eq!(verdict(&operation, &order, host.as_ref()), expected);
+            assert_eq!(verdict(&operation, &order, host.as_ref(), Timestamp::from_millis(9)), expected);
         }
         use ManualPower::{Cycle, Off, On};
         let end = |state, text: &str| Verdict::End(state, text.into());

@@ -10,6 +10,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::encode;
+use crate::registry::Guard;
 
 /// Compare-and-set tries of one change.
 const MAX_TRIES: usize = 16;
@@ -23,7 +24,7 @@ pub enum SettingsError {
     #[error("the settings are being changed by many at once; try again")]
     Busy,
     #[error("the settings were changed meanwhile; read them and try again")]
-    Changed,
+    Changed { current: Revision },
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -44,23 +45,25 @@ fn read(sent: &Value) -> Result<GlobalConfig, SettingsError> {
     }
 }
 
-/// Makes the settings as `sent` says; what it leaves out gets its default, and a freeze stays as it is. With `expected`
-/// only if they still are at that revision.
+/// Makes the settings as `sent` says; what it leaves out gets its default, and a freeze stays as it is. Only while
+/// `precondition` takes the revision that they are at.
 pub async fn set_settings(
     store: &dyn Store,
     sent: &Value,
-    expected: Option<Revision>,
+    precondition: Guard<'_>,
 ) -> Result<(GlobalConfig, Revision), SettingsError> {
     let wanted = read(sent)?;
     for _ in 0..MAX_TRIES {
         let entry = store.get(keys::GLOBAL_CONFIG).await?;
         let at = entry.as_ref().map_or(Revision::ZERO, |entry| entry.modified);
-        if expected.is_some_and(|expected| expected != at) {
-            return Err(SettingsError::Changed);
+        if !precondition(at) {
+            return Err(SettingsError::Changed { current: at });
         }
-        // Settings that cannot be read freeze everything; whoever writes good ones lifts that.
-        let now: GlobalConfig =
-            entry.as_ref().and_then(|entry| serde_json::from_slice(&entry.value).ok()).unwrap_or_default();
+        // Settings that cannot be read freeze everything; whoever writes good ones lifts that, and not what a person froze.
+        let now = entry.as_ref().map(|entry| {
+            serde_json::from_slice(&entry.value).unwrap_or_else(|_| GlobalConfig::freeze_of(&entry.value))
+        });
+        let now: GlobalConfig = now.unwrap_or_default();
         let config = GlobalConfig {
             freeze: now.freeze,
             freeze_reason: now.freeze_reason,

@@ -107,6 +107,10 @@ pub enum Subject {
 }
 
 impl Operation {
+    pub(crate) fn end(&mut self, state: OperationState, message: String, now: Timestamp) {
+        (self.state, self.message, self.done, self.finished_at) = (state, message, true, Some(now));
+    }
+
     /// A scale action on a pool that has just been changed to it.
     pub fn scale(id: Uuid, pool: &NodePool, target_nodes: u32, by: &str, now: Timestamp) -> Self {
         Self {

@@ -326,12 +326,13 @@ fn holds(inputs: &Inputs, input: &HostInput, spec: &BareMetalNodeSpec, draft: &m
     if let Some(hold) = held {
         draft.hold(scope(), Stops::Both, format!("held by {}: {}", hold.by, hold.reason), hold.until);
     }
-    match spec.power_state {
+    let until = held.and_then(|hold| hold.until);
+    match spec.manual(inputs.now) {
         Some(Switch::On) => {
-            draft.hold(scope(), Stops::Removal, "switched on by hand in spec.powerState", None);
+            draft.hold(scope(), Stops::Removal, "switched on by hand in spec.powerState", until);
         }
         Some(Switch::Off) => {
-            draft.hold(scope(), Stops::Both, "switched off by hand in spec.powerState", None);
+            draft.hold(scope(), Stops::Both, "switched off by hand in spec.powerState", until);
         }
         None => {}
     }

@@ -202,9 +202,14 @@ fn people_and_doubts_hold_hosts() {
         Stops::Growth,
         "not taken up within 5m",
     );
-    // A hold that has lapsed is none.
-    let lapsed = with_hosts(vec![host("h", Phase::Idle, hold(Some(at("01:00:00"))))]);
-    assert_eq!(lapsed.snapshot.holds, []);
+    // A hold that has lapsed is none, and the wish that came with it is over.
+    for wish in [None, Some(Switch::On), Some(Switch::Off)] {
+        let lapsed = |h: &mut HostInput| {
+            hold(Some(at("01:00:00")))(h);
+            spec(h).power_state = wish;
+        };
+        assert_eq!(with_hosts(vec![host("h", Phase::Idle, lapsed)]).snapshot.holds, []);
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ use muster_model::{
     Duration, Known, Timestamp,
     host::{
         Abilities, BootProofBy, Cause, DriverKind, OnReset, Power, PowerAction, PowerCall, Presence, Switch,
+        by_hand,
     },
 };
 
@@ -311,9 +312,8 @@ impl Turn<'_> {
         }
         let hold = self.settings().hold.as_ref();
         let held = hold.filter(|hold| hold.is_active(self.now));
-        let lapsed = hold.is_some() && held.is_none();
         let by = held.map_or("spec.powerState", |hold| hold.by.as_str());
-        match self.settings().manual.filter(|_| !lapsed) {
+        match by_hand(self.settings().manual, hold, self.now) {
             Some(Switch::On) => {
                 return Want::On(
                     Cause::Manual { by: by.into() },

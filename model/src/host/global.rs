@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{
     Timestamp,
@@ -83,6 +84,23 @@ impl Default for GlobalConfig {
 }
 
 impl GlobalConfig {
+    /// What a record says of a freeze, as far as that can be read, and defaults for the rest: what a person stopped stays
+    /// stopped whatever else is wrong with the settings.
+    pub fn freeze_of(record: &[u8]) -> Self {
+        let record: Value = serde_json::from_slice(record).unwrap_or_default();
+        let text = |name: &str| record.get(name).and_then(Value::as_str).map(str::to_owned);
+        let freeze = record.get("freeze").map_or(FreezeMode::None, |mode| {
+            serde_json::from_value(mode.clone()).unwrap_or(FreezeMode::Frozen)
+        });
+        Self {
+            freeze,
+            freeze_reason: text("freezeReason"),
+            freeze_by: text("freezeBy"),
+            freeze_since: text("freezeSince").and_then(|since| since.parse().ok()),
+            ..Self::default()
+        }
+    }
+
     /// Every rule that the settings break, as sentences; empty when they may be used.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();

@@ -47,7 +47,7 @@ pub use node_of::{Ambiguous, MAC_KEY, PROVIDER_SCHEME, node_of};
 pub use op::{
     Cause, HostOp, Intent, LastAction, ManualPower, OpKind, PendingEffect, PowerCall, Switch, TestStage,
 };
-pub use overlay::{Acknowledgement, Admin, Hold, Registered};
+pub use overlay::{Acknowledgement, Admin, Hold, Registered, by_hand};
 pub use phase::{Phase, State};
 pub use policy::{
     HostPolicy, NodeAtOff, OnNodeDeleted, OnUnexpectedOff, OnUnexpectedOn, Permission, PolicyOverrides,

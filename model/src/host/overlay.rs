@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Timestamp, field::choice};
 
+use super::Switch;
+
 choice! {
     /// Under anything but `normal` controllers observe and never act.
     #[derive(Default)]
@@ -31,6 +33,11 @@ impl Hold {
     pub fn is_active(&self, now: Timestamp) -> bool {
         self.until.is_none_or(|until| now < until)
     }
+}
+
+/// What a person wants of a host's power now. A wish lasts as long as the hold that it came with.
+pub fn by_hand(wish: Option<Switch>, hold: Option<&Hold>, now: Timestamp) -> Option<Switch> {
+    wish.filter(|_| hold.is_none_or(|hold| hold.is_active(now)))
 }
 
 /// A person has seen to a host: lifts a quarantine, a hold after an unexpected off, a doubt about power.

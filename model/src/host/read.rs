@@ -7,7 +7,7 @@ use crate::{
     field::{FieldError, FieldErrors, Findings, Object, parse_json},
     names,
     pool::{LabelUse, read_labels, read_taints},
-    power::Pin,
+    power::{CipherSuite, Mac, Pin},
     suggest,
 };
 
@@ -377,6 +377,34 @@ fn is_interface(name: &str) -> bool {
         && !name.contains(|c: char| c == '/' || c.is_whitespace() || c.is_control())
 }
 
+/// What is wrong with the value of a driver's setting, and what is allowed. A slip of the pen must not become another choice.
+fn setting_fault(name: &str, value: &str) -> Option<(&'static str, &'static str)> {
+    let (is_good, problem, allowed) = match name {
+        "port" => (value.parse::<u16>().is_ok_and(|port| port > 0), "is not a port", "1 to 65535"),
+        "auth" => (["auto", "basic"].contains(&value), "is not a way to sign in", "auto, basic"),
+        "scheme" => (["https", "http"].contains(&value), "is not a way to speak to a BMC", "https, http"),
+        "privilege" => {
+            let known = ["administrator", "operator"].contains(&value);
+            (known, "is not a privilege of IPMI", "administrator, operator")
+        }
+        "cipherSuite" => {
+            let suite = value.parse::<u8>().is_ok_and(|id| CipherSuite::try_from(id).is_ok());
+            (suite, "is not a cipher suite that protects the account", "17, 3")
+        }
+        "secureOn" => (
+            value.parse::<Mac>().is_ok(),
+            "is not six bytes",
+            "six pairs of hexadecimal digits, like 02:00:00:00:00:01",
+        ),
+        "interface" => {
+            let allowed = "1 to 15 characters without / and spaces, like eth0";
+            (is_interface(value), "is not the name of a network interface", allowed)
+        }
+        _ => return None,
+    };
+    (!is_good).then_some((problem, allowed))
+}
+
 fn read_driver(mut object: Object<'_>, findings: &mut Findings) -> Option<DriverSpec> {
     let kind = object.choice::<DriverKind>("kind", findings);
     if kind.is_none() && object.get("kind").is_none() {
@@ -400,21 +428,10 @@ fn read_driver(mut object: Object<'_>, findings: &mut Findings) -> Option<Driver
             });
         }
     }
-    if let Some(name) = settings.get("interface").filter(|name| !is_interface(name)) {
-        findings.push(
-            FieldError::new(format!("{path}.interface"), "is not the name of a network interface")
-                .found_text(name)
-                .allowed("1 to 15 characters without / and spaces, like eth0"),
-        );
-    }
-    if let Some(scheme) =
-        settings.get("scheme").filter(|scheme| !["https", "http"].contains(&scheme.as_str()))
-    {
-        findings.push(
-            FieldError::new(format!("{path}.scheme"), "is not a way to speak to a BMC")
-                .found_text(scheme)
-                .allowed("https, http"),
-        );
+    for (name, value) in &settings {
+        let Some((problem, allowed)) = setting_fault(name, value) else { continue };
+        let path = format!("{path}.{name}");
+        findings.push(FieldError::new(path, problem).found_text(value).allowed(allowed));
     }
     if let Some(Err(error)) = settings.get("pin").map(|pin| pin.parse::<Pin>()) {
         findings.push(FieldError::new(format!("{path}.pin"), error.to_string()));
@@ -464,6 +481,33 @@ mod tests {
         );
         assert_eq!(BareMetalNodeSpec::read(&stored, "spec").unwrap().value, spec);
         assert_eq!(serde_json::from_value::<BareMetalNodeSpec>(stored).unwrap(), spec);
+    }
+
+    #[test]
+    fn a_setting_of_a_driver_has_one_of_its_values() {
+        #[track_caller]
+        fn check(kind: &str, name: &str, good: &[&str], bad: &[&str]) {
+            let read = |value: &str| {
+                let spec = json!({"powerInterface": "redfish", "pool": "p", "mgmtAddress": "10.0.0.5",
+                    "drivers": [{"kind": kind, "settings": {name: value}}]});
+                BareMetalNodeSpec::read(&spec, "spec").map(|_| ()).map_err(|errors| errors.to_string())
+            };
+            let path = format!("spec.drivers[0].settings.{name}");
+            for value in good {
+                assert!(read(value).err().is_none_or(|text| !text.contains(&path)), "{name} {value}");
+            }
+            for value in bad {
+                let text = read(value).unwrap_err();
+                assert!(text.contains(&path) && text.contains(value) && text.contains("allowed"), "{text}");
+            }
+        }
+        check("ipmi", "privilege", &["administrator", "operator"], &["Operator", "admin"]);
+        check("redfish", "auth", &["auto", "basic"], &["Basic", "none"]);
+        check("wol", "port", &["9", "65535"], &["99999", "0", "-1", "x"]);
+        check("ipmi", "cipherSuite", &["3", "17"], &["0", "1", "SHA256"]);
+        check("wol", "secureOn", &["02:00:00:00:00:01", "02-00-00-00-00-01"], &["02:00", "hunter2"]);
+        check("redfish", "scheme", &["https", "http"], &["HTTP"]);
+        check("wol", "interface", &["eth0"], &["a/b"]);
     }
 
     #[test]

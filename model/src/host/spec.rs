@@ -1,14 +1,14 @@
 //! `/baremetal/nodes/{host}/spec`: what people and inventories say about one machine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{field::choice, pool::Taint, power::Pin};
+use crate::{Timestamp, field::choice, pool::Taint, power::Pin};
 
 use super::{
     Acknowledgement, Admin, Deletion, DriverKind, DriverSpec, Hold, LimitOverrides, MacAddress, MgmtAddress,
-    PowerInterface, Registered, ResourceCapacity, Switch, TlsVerify,
+    PowerInterface, Registered, ResourceCapacity, Switch, TlsVerify, by_hand,
 };
 
 choice! {
@@ -185,6 +185,25 @@ impl BareMetalNodeSpec {
         !self.drivers.is_empty() && self.drivers.iter().all(|driver| driver.kind == DriverKind::DryRun)
     }
 
+    /// What a person wants of its power now.
+    pub fn manual(&self, now: Timestamp) -> Option<Switch> {
+        by_hand(self.power_state, self.hold.as_ref(), now)
+    }
+
+    /// Drops a wish for power whose hold had lapsed `before` when that hold goes or another takes its place: nobody asked
+    /// for it again. Returns what to tell whoever changed the hold.
+    pub fn forget_wish_of(&mut self, before: &Self, now: Timestamp) -> Option<String> {
+        let wish = self.power_state.filter(|wish| before.power_state == Some(*wish))?;
+        if before.manual(now).is_some() || self.hold == before.hold {
+            return None;
+        }
+        self.power_state = None;
+        Some(format!(
+            "spec.powerState {wish} was dropped: it was asked for under a hold that has lapsed; ask again if it is still \
+             wanted"
+        ))
+    }
+
     /// The credential that a driver of this host uses, as [`crate::power::Credentials`] wants it: with the
     /// host's project, so that nobody borrows the account of another project by its name.
     pub fn credential(&self, driver: Option<&DriverSpec>) -> Option<String> {
@@ -206,18 +225,31 @@ impl BareMetalNodeSpec {
         bmc.or_else(|| drivers.iter().position(|driver| driver.kind.speaks_tls()))
     }
 
-    /// Drops the approved key when the BMC is said to be somewhere else than `before`: a key belongs to the place where
+    /// Drops the approved keys of the BMC when it is said to be somewhere else than `before`: a key belongs to the place where
     /// somebody compared it. Returns what to tell whoever moved it.
     pub fn forget_key_of(&mut self, before: &Self) -> Option<String> {
-        let (Some(pin), Some(old)) = (self.pin, &before.mgmt_address) else { return None };
-        if before.pin != Some(pin) || self.mgmt_address == before.mgmt_address {
-            return None;
+        let old = before.mgmt_address.as_ref().filter(|_| self.mgmt_address != before.mgmt_address)?;
+        let mut dropped = Vec::new();
+        if self.pin.is_some() && self.pin == before.pin {
+            self.pin = None;
+            dropped.push("spec.pin".to_owned());
         }
-        self.pin = None;
-        Some(format!(
-            "spec.pin was dropped: that key was approved for the BMC at {old}; compare the key of the new one, then \
-             `muster approve host`, or send pin together with mgmtAddress"
-        ))
+        let is_there = |driver: &&DriverSpec| driver.address.is_none();
+        let known: BTreeSet<_> =
+            before.drivers.iter().filter(is_there).filter_map(|driver| driver.settings.get("pin")).collect();
+        for (place, driver) in self.drivers.iter_mut().enumerate().filter(|(_, one)| one.address.is_none()) {
+            if driver.settings.get("pin").is_some_and(|pin| known.contains(pin)) {
+                driver.settings.remove("pin");
+                dropped.push(format!("spec.drivers[{place}].settings.pin"));
+            }
+        }
+        (!dropped.is_empty()).then(|| {
+            format!(
+                "{} was dropped: that key was approved for the BMC at {old}; compare the key of the new one, then \
+                 `muster approve host`, or send pin together with mgmtAddress in a PATCH",
+                dropped.join(" and ")
+            )
+        })
     }
 
     /// Writes an approved key down for the driver at `place` of the list. `false` when no such driver checks keys.
@@ -258,6 +290,42 @@ mod tests {
         other.mgmt_address = Some("10.0.0.2".parse().unwrap());
         other.pin = Some(format!("sha256:{}", "cd".repeat(32)).parse().unwrap());
         assert_eq!(other.forget_key_of(&before), None, "another key is a new approval");
+        // So it is with the keys of drivers at that BMC; one at a place of its own stays.
+        let driver = |address: Option<&str>| {
+            let mut driver = DriverSpec::new(DriverKind::Redfish);
+            driver.address = address.map(str::to_owned);
+            driver.settings.insert("pin".into(), pin.to_string());
+            driver
+        };
+        (before.pin, before.drivers) = (None, vec![driver(None), driver(Some("10.0.0.7"))]);
+        let mut moved = before.clone();
+        moved.mgmt_address = Some("10.0.0.2".parse().unwrap());
+        let told = moved.forget_key_of(&before).unwrap();
+        assert!(told.contains("spec.drivers[0].settings.pin was dropped"), "{told}");
+        let pins = moved.drivers.iter().map(|driver| moved.pin_of(driver)).collect::<Vec<_>>();
+        assert_eq!(pins, [None, Some(pin.to_string())]);
+    }
+
+    #[test]
+    fn a_wish_ends_with_its_hold_and_no_other_hold_brings_it_back() {
+        let at = Timestamp::from_millis;
+        let hold = |reason: &str, until: Option<i64>| {
+            Some(Hold { by: "kim".into(), reason: reason.into(), until: until.map(at) })
+        };
+        let mut before = BareMetalNodeSpec::new("metal", PowerInterface::Redfish);
+        (before.power_state, before.hold) = (Some(Switch::Off), hold("new disks", Some(100)));
+        assert_eq!([99, 100].map(|now| before.manual(at(now))), [Some(Switch::Off), None]);
+        let check = |hold: Option<Hold>, wish: Option<Switch>, now: i64, left: Option<Switch>| {
+            let mut after = BareMetalNodeSpec { hold, power_state: wish, ..before.clone() };
+            let told = after.forget_wish_of(&before, at(now));
+            assert_eq!((after.power_state, told.is_some()), (left, left != wish));
+        };
+        let (on, off) = (Some(Switch::On), Some(Switch::Off));
+        check(hold("cables", None), off, 99, off);
+        check(hold("cables", None), off, 100, None);
+        check(None, off, 100, None);
+        check(hold("cables", None), on, 100, on);
+        check(before.hold.clone(), off, 100, off);
     }
 
     #[test]

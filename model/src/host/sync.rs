@@ -91,7 +91,7 @@ pub fn compare(
     let mut difference = Difference::default();
     for (id, Listed { host, said }) in &listed {
         if let Some(name) = known.get(id) {
-            let change = merge(name, &inventory[*name], said)?;
+            let change = merge(name, &inventory[*name], said, now)?;
             if change.fields.is_empty() {
                 difference.unchanged.push((*name).to_owned());
             } else {
@@ -118,6 +118,7 @@ pub fn compare(
             reason: format!("inventory id {id} is no longer in the export of {now}"),
             until: None,
         });
+        spec.forget_wish_of(&inventory[*name], now);
         difference.hold.push(HostChange {
             name: (*name).to_owned(),
             fields: fields(&inventory[*name], &spec),
@@ -150,6 +151,7 @@ fn merge(
     name: &str,
     stored: &BareMetalNodeSpec,
     said: &Map<String, Value>,
+    now: Timestamp,
 ) -> Result<HostChange, FieldErrors> {
     let mut merged = members(stored);
     for (field, value) in said.iter().filter(|(field, _)| !is_kept(field)) {
@@ -175,6 +177,7 @@ fn merge(
     // It is back: the hold that we set ourselves ends.
     if spec.hold.as_ref().is_some_and(|hold| hold.by == SYNC) {
         spec.hold = None;
+        spec.forget_wish_of(stored, now);
     }
     Ok(HostChange { name: name.to_owned(), fields: fields(stored, &spec), spec })
 }
@@ -358,12 +361,14 @@ mod tests {
     fn a_lapsed_hold_does_not_stand_for_the_hold_of_a_host_that_vanished() {
         let (until, mut gone) = (Timestamp::from_millis(100), host("gone", "2", "p"));
         gone.spec.hold = Some(Hold { by: "kim".into(), reason: "new disks".into(), until: Some(until) });
+        gone.spec.power_state = Some(Switch::Off);
         let inventory = BTreeMap::from([("gone".to_owned(), gone.spec)]);
         let during = compare(&inventory, &[], Timestamp::from_millis(99)).unwrap();
         assert_eq!((during.hold.len(), during.unchanged), (0, vec!["gone".to_owned()]), "somebody holds it");
         let after = compare(&inventory, &[], until).unwrap();
         let hold = after.hold[0].spec.hold.as_ref().unwrap();
         assert_eq!((hold.by.as_str(), hold.until), (SYNC, None));
+        assert_eq!(after.hold[0].spec.power_state, None, "the wish had lapsed with its hold");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! `create`, `diff` and `edit`.
 
 use clap::ValueEnum;
+use muster_model::host::{MgmtAddress, TlsVerify};
 use reqwest::Method;
 use serde_json::{Map, Value};
 
@@ -167,8 +168,17 @@ impl Wanted {
         current: &Value,
         dry_run: DryRun,
     ) -> Outcome<Value> {
+        self.put(session, self.body.clone(), current, dry_run).await
+    }
+
+    async fn put(
+        &self,
+        session: &Session,
+        mut body: Map<String, Value>,
+        current: &Value,
+        dry_run: DryRun,
+    ) -> Outcome<Value> {
         let version = text_at(current, "resource_version");
-        let mut body = self.body.clone();
         body.remove("cluster_id");
         let mut request = Request::new(Method::PUT, self.kind.path(&text_at(current, "id")), &self.title)
             .body(Value::Object(body))
@@ -193,7 +203,11 @@ impl Wanted {
                 ));
             }
         }
-        let after = self.replace(session, current, dry_run).await?;
+        let mut body = self.body.clone();
+        if self.kind.kind == "BareMetalNode" {
+            keep_overlay(&mut body, current);
+        }
+        let after = self.put(session, body, current, dry_run).await?;
         let same = written(self.kind, current) == written(self.kind, &after);
         Ok((if same { Done::Unchanged } else { Done::Configured }, after))
     }
@@ -207,6 +221,43 @@ impl Wanted {
             failure.cause = format!("{} ({})", failure.cause, self.origin.whole());
         }
         failure
+    }
+}
+
+/// A file describes a machine. What people laid over it since is not in the file, and stays unless the file speaks of it.
+fn keep_overlay(body: &mut Map<String, Value>, current: &Value) {
+    let (Some(wanted), Some(stored)) =
+        (body.get_mut("spec").and_then(Value::as_object_mut), current["spec"].as_object())
+    else {
+        return;
+    };
+    // An approved key belongs to the place where it was compared.
+    let place = |spec: &Map<String, Value>| {
+        let text = |field: &str| spec.get(field).and_then(Value::as_str);
+        let address = text("mgmtAddress").and_then(|text| text.parse::<MgmtAddress>().ok());
+        (address, text("tlsVerify").unwrap_or(TlsVerify::default().as_str()).to_owned())
+    };
+    let pin = (place(wanted) == place(stored)).then_some("pin");
+    if let (Some(pin), Some(Value::Array(wanted)), Some(Value::Array(stored))) =
+        (pin, wanted.get_mut("drivers"), stored.get("drivers"))
+    {
+        for (wanted, stored) in wanted.iter_mut().zip(stored) {
+            let is_same = ["kind", "address"].iter().all(|field| wanted.get(field) == stored.get(field));
+            let kept = stored["settings"].get(pin).filter(|_| is_same && wanted["settings"][pin].is_null());
+            if let (Some(kept), Some(wanted)) = (kept, wanted.as_object_mut()) {
+                let settings = wanted.entry("settings").or_insert_with(|| Value::Object(Map::new()));
+                if let Some(settings) = settings.as_object_mut() {
+                    settings.insert(pin.to_owned(), kept.clone());
+                }
+            }
+        }
+    }
+    // A wish for power goes with the hold that it came with.
+    let wish = (!wanted.contains_key("hold") || !stored.contains_key("hold")).then_some("powerState");
+    for field in ["hold", "admin", "acknowledgement"].into_iter().chain(wish).chain(pin) {
+        if let (false, Some(value)) = (wanted.contains_key(field), stored.get(field)) {
+            wanted.insert(field.to_owned(), value.clone());
+        }
     }
 }
 

@@ -429,6 +429,13 @@ async fn people_hold_maintain_label_and_acknowledge(world: World) {
     assert!(moved["spec"]["pin"].is_null(), "{moved}");
     let both = json!({"spec": {"mgmtAddress": "10.9.9.8", "pin": pin}});
     assert_eq!(user.patch(&path, &both).await.expect(200).body["spec"]["pin"], pin.as_str());
+    // A whole document repeats the key, and says nothing about the new place.
+    let mut whole = user.get(&path).await.expect(200).body["spec"].clone();
+    whole["mgmtAddress"] = "10.9.9.7".into();
+    let moved = user.put(&path, &json!({ "spec": whole })).await.expect(200);
+    assert!(moved.body["spec"]["pin"].is_null(), "{}", moved.body);
+    assert!(moved.header("warning").contains("spec.pin was dropped"), "{}", moved.header("warning"));
+    user.post(&format!("{path}/approve"), &json!({ "pin": pin })).await.expect(200);
     user.patch(&path, &json!({"spec": {"tlsVerify": "webpki"}})).await.refused(400, "VALIDATION_ERROR");
     user.patch(&path, &json!({"spec": {"tlsVerify": "webpki", "pin": null}})).await.expect(200);
     let refused = user.post(&format!("{path}/approve"), &json!({ "pin": pin })).await;

@@ -236,6 +236,30 @@ fn site() -> (tempfile::TempDir, Server, impl Fn(&str) -> Caller) {
 }
 
 #[tokio::test]
+async fn settings_of_all_hosts_are_changed_as_they_were_read_and_denied_tables_are_written_down() {
+    let (_directory, _server, caller) = site();
+    let (operator, auditor, root) = (caller("operator"), caller("auditor"), caller("root"));
+    let path = "/api/v1/inventory/config";
+    let starts = |most: u32| json!({ "maxStartsPerSecond": most });
+    let kept = root.and("if-match", "\"0\"").put(path, &starts(3)).await.expect(200);
+    let first = kept.header("etag").to_owned();
+    assert_eq!(first, format!("\"{}\"", kept.body["revision"].as_str().unwrap()));
+    // The index that answers reads is a moment behind.
+    root.until("/api/v1/inventory", |body| body["config"]["maxStartsPerSecond"] == 3).await;
+    assert_eq!(root.get("/api/v1/inventory").await.expect(200).header("etag"), first);
+    root.and("if-match", &first).put(path, &starts(4)).await.expect(200);
+    root.and("if-match", &first).put(path, &starts(5)).await.refused(412, "PRECONDITION_FAILED");
+    root.until("/api/v1/inventory", |body| body["config"]["maxStartsPerSecond"] == 4).await;
+
+    let table = "name,powerInterface,mgmtAddress,pool\na,redfish,10.0.0.1,p\n".to_owned();
+    let refused = operator.raw("POST", "/api/v1/hosts/bulk", "text/csv", table).await;
+    refused.refused(403, "FORBIDDEN");
+    let log = auditor.get("/api/v1/audit?outcome=denied").await.expect(200).body;
+    let line = &log["lines"][0];
+    assert_eq!((&line["verb"], &line["object"]), (&json!("create"), &json!("hosts")), "{log}");
+}
+
+#[tokio::test]
 async fn operators_enable_and_auditors_read() {
     let (_directory, _server, caller) = site();
     let (admin, operator, auditor, root) =

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use super::{
     Call,
     hosts::{read_filter, read_host},
+    objects::Done,
     reply,
     scope::HOST,
 };
@@ -29,7 +30,12 @@ use crate::{
 const AUDIT_BATCH: usize = 200;
 
 /// `POST /api/v1/hosts/bulk`: CSV, YAML or JSON; a verdict for each line.
-pub async fn register(call: Call, body: Body) -> Result<Response, ApiError> {
+pub async fn register(call: Call, body: Body) -> Response {
+    let result = register_all(&call, body).await;
+    call.finish("create", "hosts".to_owned(), result).await
+}
+
+async fn register_all(call: &Call, body: Body) -> Result<(Response, Done), ApiError> {
     let (bytes, kind) = call.table(body).await?;
     let mut query = call.query()?;
     let dry_run = query.flag("dryRun");
@@ -63,7 +69,9 @@ pub async fn register(call: Call, body: Body) -> Result<Response, ApiError> {
         "failed": count(LineResult::Failed),
         "lines": reports,
     });
-    Ok(reply::value(StatusCode::OK, &answer))
+    // Each host that was created has a line of its own.
+    let done = Done { note: AuditNote::default(), audited: false };
+    Ok((reply::value(StatusCode::OK, &answer), done))
 }
 
 /// A line that names another project is refused, not moved.

@@ -298,7 +298,10 @@ async fn replace_host(call: &Call, name: &str, body: Body) -> Result<(Response, 
     let change = |host: &Host| {
         let mut spec = parsed.value.clone();
         keep_owned(&mut spec, host)?;
-        Ok((spec, parsed.warnings.clone()))
+        let mut warnings = parsed.warnings.clone();
+        // A whole document repeats the key of the old place: it says nothing about the new one.
+        warnings.extend(host.readable().and_then(|before| spec.forget_key_of(before)));
+        Ok((spec, warnings))
     };
     update(call, name, Act::new("replace"), &bytes, dry_run, sent.resource_version, change).await
 }

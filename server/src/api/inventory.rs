@@ -11,6 +11,7 @@ use muster_model::{
     host::{DriverKind, MgmtAddress, TlsVerify},
     identity::{Resource, Role, Verb},
     power::{Bmc, CipherSuite, Endpoint, Expected, Fault, Pin, Privilege, RedfishAuth, Trust},
+    store::Revision,
 };
 use serde_json::{Map, Value, json};
 
@@ -18,6 +19,7 @@ use super::{Call, objects::Done, reply, scope::HOST};
 use crate::{
     body::Accepts,
     error::{ApiError, Code},
+    preconditions::Preconditions,
 };
 
 /// Longest bundle of authorities: a dozen certificates. Custom resources take as much.
@@ -54,7 +56,8 @@ pub async fn read(call: Call) -> Result<Response, ApiError> {
         answer["stats"] = json!(call.inventory().stats());
         answer["events"] = json!(call.inventory().events().await?);
     }
-    Ok(reply::value(StatusCode::OK, &answer))
+    // The tag is that of the settings: it is what a change of them is made upon.
+    Ok(reply::object(StatusCode::OK, answer.to_string(), global.version))
 }
 
 /// `PUT /api/v1/inventory/config`: the settings of all hosts. What is left out gets its default; a freeze stays.
@@ -72,11 +75,14 @@ async fn set_config(call: &Call, body: Body) -> Result<(Response, Done), ApiErro
             "the settings of hosts concern all projects; they take the role admin in all of them",
         ));
     }
-    let set = set_settings(&**call.app.registry.store(), &Call::json(&bytes)?, None).await;
+    let preconditions = Preconditions::read(&call.headers)?;
+    let guard = |version: Revision| preconditions.check_write(&version.to_string()).is_ok();
+    let set = set_settings(&**call.app.registry.store(), &Call::json(&bytes)?, &guard).await;
     let (config, revision) = set.map_err(|error| match error {
         SettingsError::Invalid(faults) => ApiError::validation(&faults),
         SettingsError::Store(error) => RegistryError::from(error).into(),
-        other => ApiError::new(Code::Conflict, other.to_string()),
+        SettingsError::Changed { current } => RegistryError::Precondition { current }.into(),
+        SettingsError::Busy => ApiError::new(Code::Conflict, error.to_string()),
     })?;
     tracing::info!(by = %call.caller.name, "the settings of hosts were changed");
     let note = AuditNote {
@@ -86,7 +92,7 @@ async fn set_config(call: &Call, body: Body) -> Result<(Response, Done), ApiErro
         ..AuditNote::default()
     };
     let answer = json!({ "config": config, "revision": revision.to_string() });
-    Ok((reply::value(StatusCode::OK, &answer), Done { note, audited: true }))
+    Ok((reply::object(StatusCode::OK, answer.to_string(), revision), Done { note, audited: true }))
 }
 
 /// `POST /api/v1/discover`: asks a BMC what it is, and answers with a spec to begin with.

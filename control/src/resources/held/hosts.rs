@@ -105,9 +105,32 @@ fn update(spec: &BareMetalNodeSpec, patch: &Value) -> Result<Parsed<BareMetalNod
         }
     }
     merge_patch(&mut merged, &patch);
-    BareMetalNodeSpec::read(&merged, "spec")
+    let mut update = BareMetalNodeSpec::read(&merged, "spec")?;
+    // As with a PATCH of the API.
+    if patch.get("pin").is_none() {
+        update.warnings.extend(update.value.forget_key_of(spec));
+    }
+    Ok(update)
 }
 
 pub(super) fn agrees(host: &Host, patch: &Value) -> bool {
     host.readable().is_some_and(|spec| update(spec, patch).is_ok_and(|update| update.value == **spec))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_object_that_moves_a_bmc_drops_the_key_that_was_approved_for_the_old_place() {
+        let pin = format!("sha256:{}", "ab".repeat(32));
+        let stored = json!({"powerInterface": "redfish", "pool": "p", "mgmtAddress": "10.0.0.1", "pin": pin});
+        let stored = BareMetalNodeSpec::read(&stored, "spec").unwrap().value;
+        let pin_after = |patch: Value| update(&stored, &patch).unwrap().value.pin.map(|pin| pin.to_string());
+        assert_eq!(pin_after(json!({"zone": "z"})), Some(pin.clone()));
+        assert_eq!(pin_after(json!({"mgmtAddress": "10.0.0.2"})), None);
+        assert_eq!(pin_after(json!({"mgmtAddress": "10.0.0.2", "pin": pin})), Some(pin));
+    }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::file;
 use crate::cli::{
-    client::Request,
+    client::{Projects, Request},
     context::Connection,
     failure::{Exit, Failure, Outcome},
     kinds::text_at,
@@ -55,7 +55,7 @@ pub(super) struct Verdict {
 }
 
 pub(crate) async fn register(session: &Session, args: Register) -> Outcome {
-    let verdicts = send(session, file::read(&args.file)?, args.dry_run).await?;
+    let verdicts = send(session, file::read(&args.file)?, args.dry_run, &Projects::Session).await?;
     let failed = verdicts.iter().filter(|verdict| verdict.result == "failed").count();
     if args.output == "json" {
         let document = json!({ "dry_run": args.dry_run, "failed": failed, "lines": verdicts });
@@ -113,7 +113,12 @@ fn show(session: &Session, verdicts: &[Verdict], quiet: bool) -> Outcome {
 }
 
 /// Registers what can be read, in batches, and returns a verdict for every line.
-pub(super) async fn send(session: &Session, lines: Vec<Line>, dry_run: bool) -> Outcome<Vec<Verdict>> {
+pub(super) async fn send(
+    session: &Session,
+    lines: Vec<Line>,
+    dry_run: bool,
+    scope: &Projects,
+) -> Outcome<Vec<Verdict>> {
     let mut verdicts = Vec::with_capacity(lines.len());
     let mut good: Vec<(usize, NamedHost)> = Vec::new();
     for line in lines {
@@ -133,6 +138,7 @@ pub(super) async fn send(session: &Session, lines: Vec<Line>, dry_run: bool) -> 
             batch.iter().map(|(_, host)| json!({ "name": host.name, "spec": host.spec })).collect();
         let mut request =
             Request::new(Method::POST, "/api/v1/hosts/bulk", "hosts").body(json!({ "hosts": hosts }));
+        request.scope.clone_from(scope);
         if dry_run {
             request = request.query("dryRun", "true");
         }

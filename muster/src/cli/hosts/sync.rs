@@ -1,7 +1,7 @@
 //! `muster sync hosts -f FILE`: makes the inventory equal to a DCIM's export.
 //!
 //! Hosts are recognised by their inventory id. What vanished from the export is held: nothing is deleted and nothing is
-//! switched off. Doing it again changes nothing.
+//! switched off. Doing it again changes nothing. An export speaks of one project: the hosts of others are not missing from it.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::{file, path, register};
 use crate::cli::{
-    client::Request,
+    client::{Projects, Request},
     context::Connection,
     failure::{Exit, Failure, Outcome},
     kinds::{self, text_at},
@@ -41,7 +41,8 @@ pub(crate) struct Sync {
 
 pub(crate) async fn sync(session: &Session, args: Sync) -> Outcome {
     let export = whole(file::read(&args.file)?, &args.file.display().to_string())?;
-    let (inventory, versions) = present(session).await?;
+    let project = project(session).await?;
+    let (inventory, versions) = present(session, &project).await?;
     let difference = compare(&inventory, &export, session.now()).map_err(|faults| {
         Failure::new(Exit::Failure, format!("file {}", args.file.display()), faults.to_string())
             .next("correct the export; nothing was changed")
@@ -50,7 +51,19 @@ pub(crate) async fn sync(session: &Session, args: Sync) -> Outcome {
     if args.dry_run {
         return if difference.is_empty() { Ok(()) } else { Err(Failure::silent(Exit::Failure)) };
     }
-    apply(session, difference, &versions).await
+    apply(session, difference, &versions, &project).await
+}
+
+/// The one project that is brought in step: the one that new hosts go to.
+async fn project(session: &Session) -> Outcome<String> {
+    let me = session.client.call(Request::get("/api/v1/me", "your identity")).await?.body;
+    match text_at(&me, "project") {
+        project if project.is_empty() => {
+            Err(Failure::new(Exit::Failure, "sync", "it is not said which project's hosts the file lists")
+                .next("name the project with --project; nothing was changed"))
+        }
+        project => Ok(project),
+    }
 }
 
 /// An export with a line that cannot be read says nothing about what is missing: it is refused as a whole.
@@ -77,9 +90,13 @@ fn whole(lines: Vec<Line>, name: &str) -> Outcome<Vec<Listed>> {
 
 type Versions = BTreeMap<String, String>;
 
-async fn present(session: &Session) -> Outcome<(BTreeMap<String, BareMetalNodeSpec>, Versions)> {
+async fn present(
+    session: &Session,
+    project: &str,
+) -> Outcome<(BTreeMap<String, BareMetalNodeSpec>, Versions)> {
     let kind = kinds::required("host")?;
-    let listed = list::pages(session, kind, &Selection::visible()).await?;
+    let selection = Selection { project: Some(project.to_owned()), ..Selection::visible() };
+    let listed = list::pages(session, kind, &selection).await?;
     let (mut specs, mut versions) = (BTreeMap::new(), BTreeMap::new());
     for host in &listed.items {
         let name = text_at(host, "name");
@@ -125,8 +142,9 @@ fn show(session: &Session, difference: &Difference) -> Outcome {
     ))
 }
 
-async fn apply(session: &Session, difference: Difference, versions: &Versions) -> Outcome {
+async fn apply(session: &Session, difference: Difference, versions: &Versions, project: &str) -> Outcome {
     let mut failed = 0;
+    let scope = Projects::One(project.to_owned());
     let lines = difference
         .create
         .into_iter()
@@ -138,7 +156,7 @@ async fn apply(session: &Session, difference: Difference, versions: &Versions) -
             host: Ok(host),
         })
         .collect();
-    for verdict in register::send(session, lines, false).await? {
+    for verdict in register::send(session, lines, false, &scope).await? {
         if verdict.result == "failed" {
             failed += 1;
             session.screen.note(&format!("error: host {}: {}", verdict.name, verdict.message));
@@ -146,9 +164,10 @@ async fn apply(session: &Session, difference: Difference, versions: &Versions) -
     }
     for HostChange { name, spec, .. } in difference.change.into_iter().chain(difference.hold) {
         let version = versions.get(&name).map(String::as_str);
-        let request = Request::new(Method::PUT, path(&name), format!("host {name}"))
+        let mut request = Request::new(Method::PUT, path(&name), format!("host {name}"))
             .body(json!({ "name": name, "spec": spec }))
             .if_match(version);
+        request.scope.clone_from(&scope);
         if let Err(failure) = session.client.call(request).await {
             failed += 1;
             session.screen.note(&failure.to_string());

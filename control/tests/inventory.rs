@@ -1,0 +1,404 @@
+//! What people do to hosts, over a store in memory.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicI64, AtomicUsize, Ordering},
+};
+
+use async_trait::async_trait;
+use muster_control::{
+    inventory::{Act, Host, HostWritten, Inventory, InventoryError, LineResult, ManualRequest, set_settings},
+    registry::{Registry, RegistryOptions, WriteContext},
+};
+use muster_model::{
+    Clock, Duration, Timestamp,
+    host::csv::read_csv,
+    host::{
+        BareMetalNodeSpec, BareMetalNodeStatus, Hold, ManualPower, NamedHost, Phase, PublicPower, Switch,
+        keys::{self, HostRecord},
+    },
+    rack::Rack,
+    store::{Committed, Entry, List, Page, Revision, Store, StoreError, StoreStats, Txn, WatchStream, Write},
+};
+use muster_store::memory::Memory;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+/// A clock that is set; its pauses are short.
+#[derive(Debug, Default)]
+struct SetClock(AtomicI64);
+
+impl SetClock {
+    fn set(&self, millis: i64) {
+        self.0.store(millis, Ordering::SeqCst);
+    }
+}
+
+#[async_trait]
+impl Clock for SetClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.load(Ordering::SeqCst))
+    }
+    fn monotonic(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::SeqCst).unsigned_abs())
+    }
+    #[allow(clippy::disallowed_methods, reason = "the rim of this test")]
+    async fn sleep(&self, _: Duration) {
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    }
+}
+
+/// A store that refuses to write a key that ends like this, and counts how often.
+#[derive(Debug, Default)]
+struct Refusing {
+    store: Memory,
+    end: Mutex<Option<String>>,
+    refused: AtomicUsize,
+}
+
+impl Refusing {
+    fn refuse(&self, end: Option<String>) {
+        *self.end.lock().unwrap() = end;
+    }
+}
+
+#[async_trait]
+impl Store for Refusing {
+    async fn get(&self, key: &str) -> Result<Option<Entry>, StoreError> {
+        self.store.get(key).await
+    }
+
+    async fn list(&self, list: List) -> Result<Page, StoreError> {
+        self.store.list(list).await
+    }
+
+    async fn commit(&self, txn: Txn) -> Result<Committed, StoreError> {
+        let end = self.end.lock().unwrap().clone();
+        let is_refused = |write: &Write| end.as_ref().is_some_and(|end| write.key().ends_with(end));
+        if txn.writes.iter().any(is_refused) {
+            self.refused.fetch_add(1, Ordering::SeqCst);
+            return Err(StoreError::Full { store: "here".into(), why: "no space left".into() });
+        }
+        self.store.commit(txn).await
+    }
+
+    async fn watch(&self, prefix: &str, after: Revision) -> Result<WatchStream, StoreError> {
+        self.store.watch(prefix, after).await
+    }
+
+    async fn revision(&self) -> Result<Revision, StoreError> {
+        self.store.revision().await
+    }
+
+    async fn compact(&self, before: Revision) -> Result<(), StoreError> {
+        self.store.compact(before).await
+    }
+
+    async fn stats(&self) -> Result<StoreStats, StoreError> {
+        self.store.stats().await
+    }
+}
+
+struct World {
+    store: Arc<Refusing>,
+    clock: Arc<SetClock>,
+    inventory: Arc<Inventory>,
+    stop: CancellationToken,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+impl World {
+    /// An inventory that follows its store, at the second 0.
+    async fn new() -> Self {
+        let store = Arc::new(Refusing::default());
+        let clock = Arc::new(SetClock::default());
+        let kept = || Arc::clone(&store) as Arc<dyn Store>;
+        let options = RegistryOptions { exclusive: true, default_lease: Duration::from_mins(5) };
+        let registry = Registry::open(kept(), Arc::clone(&clock) as Arc<dyn Clock>, options);
+        let registry = registry.await.unwrap();
+        let inventory = Inventory::open(kept(), Arc::clone(&clock) as Arc<dyn Clock>);
+        let inventory = inventory.await.unwrap();
+        let stop = CancellationToken::new();
+        let (following, feeding) = (Arc::clone(&inventory), Arc::clone(&registry));
+        let tokens = (stop.clone(), stop.clone());
+        tokio::spawn(async move {
+            tokio::join!(feeding.run(tokens.0), following.run(Arc::clone(&feeding), tokens.1))
+        });
+        Self { store, clock, inventory, stop }
+    }
+
+    fn context(&self, actor: &str) -> WriteContext {
+        WriteContext { actor: actor.into(), now: self.clock.now(), dry_run: false, idempotency: None }
+    }
+
+    async fn register(&self, name: &str, spec: Value) {
+        let spec = BareMetalNodeSpec::read(&spec, "spec").unwrap().value;
+        let host = NamedHost { name: name.into(), spec };
+        self.inventory.create(&self.context("ann"), &host, Vec::new()).await.unwrap();
+    }
+
+    async fn change(
+        &self,
+        name: &str,
+        change: impl Fn(&mut BareMetalNodeSpec),
+    ) -> Result<HostWritten, InventoryError> {
+        let changed = |host: &Host| {
+            let mut spec = BareMetalNodeSpec::clone(host.readable().unwrap());
+            change(&mut spec);
+            Ok((spec, Vec::new()))
+        };
+        let (context, act) = (self.context("ann"), Act::new("patch"));
+        self.inventory.update(&context, act, name, &|_| true, changed, |txn, _| txn).await
+    }
+
+    /// The machine was seen off and idle, with its spec as it is now.
+    async fn seen_off(&self, name: &str) {
+        let mut status = BareMetalNodeStatus::enrolling(self.clock.now());
+        (status.phase, status.state, status.power_state) =
+            (Phase::Idle, Phase::Idle.state(), PublicPower::Off);
+        status.off_proved_at = Some(self.clock.now());
+        status.observed_generation = u64::MAX;
+        self.put(&keys::host(name, HostRecord::Status), &json!(status)).await;
+    }
+
+    async fn seen_on(&self, name: &str) {
+        let mut status = BareMetalNodeStatus::enrolling(self.clock.now());
+        (status.phase, status.state, status.power_state) =
+            (Phase::Serving, Phase::Serving.state(), PublicPower::On);
+        status.observed_generation = u64::MAX;
+        self.put(&keys::host(name, HostRecord::Status), &json!(status)).await;
+    }
+
+    async fn put(&self, key: &str, value: &Value) {
+        let done = self.store.commit(Txn::new().put(key, value.to_string())).await.unwrap();
+        assert!(matches!(done, Committed::Done { .. }));
+    }
+
+    async fn power(&self, name: &str, order: &ManualRequest) -> Uuid {
+        let made = self.inventory.power(&self.context("ann"), name, &|_| true, order, "p").await;
+        made.unwrap().1.id
+    }
+
+    async fn operation(&self, id: Uuid) -> Value {
+        let entry = self.store.get(&format!("/muster/operations/{id}")).await.unwrap().unwrap();
+        serde_json::from_slice(&entry.value).unwrap()
+    }
+
+    /// Waits until this is so; `id` is an operation that the upkeep settles.
+    async fn until(&self, id: Uuid, is: impl Fn(&Value) -> bool) -> Value {
+        #[allow(clippy::disallowed_methods, reason = "a test waits for another task here")]
+        let pause = || tokio::time::sleep(std::time::Duration::from_millis(5));
+        for _ in 0..24_000 {
+            let shown = self.operation(id).await;
+            if is(&shown) {
+                return shown;
+            }
+            pause().await;
+        }
+        panic!("after minutes: {}", self.operation(id).await);
+    }
+
+    /// How an operation ends.
+    async fn end(&self, id: Uuid) -> (String, String) {
+        let shown = self.until(id, |shown| shown["done"] == true).await;
+        (shown["state"].as_str().unwrap().into(), shown["message"].as_str().unwrap().into())
+    }
+
+    fn spec(&self, name: &str) -> BareMetalNodeSpec {
+        BareMetalNodeSpec::clone(self.inventory.host(name).unwrap().readable().unwrap())
+    }
+}
+
+fn redfish(address: &str) -> Value {
+    json!({"powerInterface": "redfish", "pool": "p", "mgmtAddress": address})
+}
+
+fn hold(by: &str, reason: &str, until: Option<i64>) -> Hold {
+    Hold { by: by.into(), reason: reason.into(), until: until.map(Timestamp::from_millis) }
+}
+
+fn order(action: ManualPower, reason: &str, until: Option<i64>) -> ManualRequest {
+    ManualRequest { action, reason: reason.into(), until: until.map(Timestamp::from_millis) }
+}
+
+#[tokio::test]
+async fn a_new_hold_does_not_bring_back_a_wish_that_has_lapsed() {
+    let world = World::new().await;
+    world.register("a", redfish("10.0.0.1")).await;
+    let off = order(ManualPower::Off, "new disks", Some(1_000));
+    world.power("a", &off).await;
+    assert_eq!(world.spec("a").manual(world.clock.now()), Some(Switch::Off));
+    // A wish that is in force goes on under another hold.
+    world.change("a", |spec| spec.hold = Some(hold("ann", "longer", Some(2_000)))).await.unwrap();
+    assert_eq!(world.spec("a").power_state, Some(Switch::Off));
+    world.clock.set(2_000);
+    let written = world.change("a", |spec| spec.hold = Some(hold("ben", "cables", None))).await.unwrap();
+    assert!(written.warnings[0].contains("a hold that has lapsed"), "{:?}", written.warnings);
+    assert_eq!(world.spec("a").power_state, None);
+    world.change("a", |spec| spec.hold = None).await.unwrap();
+    // Who asks for power asks anew.
+    world.power("a", &order(ManualPower::Off, "once", Some(3_000))).await;
+    world.clock.set(3_000);
+    world.power("a", &order(ManualPower::Off, "again", Some(4_000))).await;
+    assert_eq!(world.spec("a").manual(world.clock.now()), Some(Switch::Off));
+}
+
+#[tokio::test]
+async fn a_cycle_switches_nothing_on_under_a_later_wish_or_another_hold() {
+    let world = World::new().await;
+    let cycle = order(ManualPower::Cycle, "stuck", None);
+    for name in ["same", "held", "short"] {
+        world.register(name, redfish(&format!("{name}.example"))).await;
+    }
+    // A later wish for off that reads the same as the first half of the cycle.
+    let cycled = world.power("same", &cycle).await;
+    let off = world.power("same", &order(ManualPower::Off, "stuck", None)).await;
+    world.seen_off("same").await;
+    assert_eq!(world.end(off).await.0, "Succeeded");
+    let ended = ("Superseded".to_owned(), "power-off was asked for meanwhile".to_owned());
+    assert_eq!(world.end(cycled).await, ended);
+    let spec = world.spec("same");
+    assert_eq!((spec.power_state, spec.hold), (Some(Switch::Off), Some(hold("ann", "stuck", None))));
+    // Somebody opens the chassis under a hold of their own.
+    let cycled = world.power("held", &cycle).await;
+    let open = Some(hold("ann", "chassis open", None));
+    world.change("held", |spec| spec.hold.clone_from(&open)).await.unwrap();
+    world.seen_off("held").await;
+    let (state, message) = world.end(cycled).await;
+    assert_eq!(state, "Superseded");
+    assert!(message.contains("chassis open"), "{message}");
+    assert_eq!((world.spec("held").power_state, world.spec("held").hold), (Some(Switch::Off), open));
+    // A wish whose hold lapses is over before it is reached.
+    let cycled = world.power("short", &order(ManualPower::Cycle, "stuck", Some(1_000))).await;
+    world.clock.set(1_000);
+    assert_eq!(world.end(cycled).await.0, "Failed");
+}
+
+#[tokio::test]
+async fn a_cycle_that_is_asked_for_twice_leaves_what_was_there_before_both() {
+    let world = World::new().await;
+    world.register("a", redfish("10.0.0.1")).await;
+    let first = world.power("a", &order(ManualPower::Cycle, "stuck", None)).await;
+    let second = world.power("a", &order(ManualPower::Cycle, "still stuck", None)).await;
+    assert_eq!(world.end(first).await.0, "Superseded");
+    world.seen_off("a").await;
+    world.until(second, |shown| shown["power"]["stage"] == "on").await;
+    // What was there before comes back with the end of the operation, or not at all: whoever goes on would do it again, and
+    // wipe what somebody wanted in between.
+    world.store.refuse(Some(second.to_string()));
+    world.seen_on("a").await;
+    world.until(second, |_| world.store.refused.load(Ordering::SeqCst) > 0).await;
+    assert_eq!(world.spec("a").hold, Some(hold("ann", "still stuck", None)));
+    world.store.refuse(None);
+    assert_eq!(world.end(second).await.0, "Succeeded");
+    assert_eq!((world.spec("a").power_state, world.spec("a").hold), (None, None));
+}
+
+#[tokio::test]
+async fn of_two_records_of_one_bmc_the_older_is_worked_with() {
+    let world = World::new().await;
+    world.register("a", redfish("10.0.0.1")).await;
+    let driver = json!([{"kind": "ipmi", "address": "10.0.0.1:623"}]);
+    let again = [redfish("10.0.0.1:443"), json!({"powerInterface": "ipmi", "pool": "p", "drivers": driver})];
+    for spec in again {
+        let host =
+            NamedHost { name: "b".into(), spec: BareMetalNodeSpec::read(&spec, "spec").unwrap().value };
+        let refused = world.inventory.create(&world.context("ann"), &host, Vec::new()).await.unwrap_err();
+        assert!(matches!(&refused, InventoryError::Clash { owner, .. } if owner == "a"), "{refused}");
+    }
+    // What a tool wrote past the API is set aside, and does not stand in the older one's way.
+    world.put(&keys::host("b", HostRecord::Spec), &redfish("10.0.0.1:443")).await;
+    let held = |spec: &mut BareMetalNodeSpec| spec.hold = Some(hold("ann", "which is it?", None));
+    world.change("a", held).await.unwrap();
+    assert!(world.inventory.host("b").unwrap().set_aside().is_some(), "the index has it now");
+    world.change("a", |spec| spec.hold = None).await.unwrap();
+    assert!(world.inventory.host("b").unwrap().set_aside().is_some());
+    assert!(world.inventory.host("a").unwrap().set_aside().is_none());
+}
+
+#[tokio::test]
+async fn trouble_with_a_rack_keeps_nobody_from_a_host_that_is_in_it() {
+    let world = World::new().await;
+    world.register("a", redfish("10.0.0.1")).await;
+    let mut misplaced = redfish("10.0.0.1");
+    (misplaced["rack"], misplaced["slot"]) = ("r1".into(), 60.into());
+    let rack = |spec: Value| {
+        json!({"project": "p", "created_at": "2026-01-01T00:00:00Z", "created_by": "ann",
+            "updated_at": "2026-01-01T00:00:00Z", "spec": spec})
+    };
+    world
+        .put(
+            "/muster/inventory/racks/r1",
+            &rack(json!(Rack::read(&json!({"name": "r1", "units": 42}), "spec").unwrap().value)),
+        )
+        .await;
+    let put_there = |spec: &mut BareMetalNodeSpec| (spec.rack, spec.slot) = (Some("r1".into()), Some(60));
+    let refused = world.change("a", put_there).await.unwrap_err();
+    assert!(refused.to_string().contains("units 60 to 60 do not fit"), "{refused}");
+    world.put(&keys::host("a", HostRecord::Spec), &misplaced).await;
+    let held = |reason: &'static str| {
+        move |spec: &mut BareMetalNodeSpec| spec.hold = Some(hold("ann", reason, None))
+    };
+    // Whatever was written before this is in the index after it.
+    world.register("b", redfish("10.0.0.2")).await;
+    let written = world.change("a", held("fan")).await.unwrap();
+    assert!(written.warnings[0].contains("units 60 to 60 do not fit"), "{:?}", written.warnings);
+    world.change("a", |spec| spec.slot = Some(59)).await.unwrap_err();
+    world.put("/muster/inventory/racks/r1", &json!({"spec": 7})).await;
+    let written = world.change("a", held("disk")).await.unwrap();
+    assert!(written.warnings[0].contains("rack r1 cannot be read"), "{:?}", written.warnings);
+}
+
+#[tokio::test]
+async fn what_a_bulk_has_stored_before_the_store_failed_is_reported() {
+    let world = World::new().await;
+    let table = (0..40).fold("name,powerInterface,mgmtAddress,pool\n".to_owned(), |table, number| {
+        format!("{table}h-{number},redfish,10.0.1.{number},p\n")
+    });
+    let register = async || {
+        let lines = read_csv(&table).unwrap();
+        world.inventory.register(&world.context("ann"), Some("p"), lines).await
+    };
+    world.store.refuse(Some("/h-0/spec".into()));
+    let error = register().await.unwrap_err();
+    assert!(error.to_string().contains("no space left"), "nothing is stored, and nothing to report: {error}");
+    world.store.refuse(Some("/h-39/spec".into()));
+    let reports = register().await.unwrap();
+    let made = reports.iter().filter(|report| report.result == LineResult::Created).count();
+    assert!(made > 0 && world.inventory.host("h-0").is_some());
+    let last = &reports[39];
+    assert!(last.result == LineResult::Failed && last.message.contains("no space left"), "{last:?}");
+    for report in &reports {
+        assert_eq!(world.inventory.host(&report.name).is_some(), report.result == LineResult::Created);
+    }
+    for name in ["bulk", "export"] {
+        let host = NamedHost {
+            name: name.into(),
+            spec: BareMetalNodeSpec::read(&redfish("10.0.2.1"), "spec").unwrap().value,
+        };
+        let refused = world.inventory.create(&world.context("ann"), &host, Vec::new()).await.unwrap_err();
+        assert!(refused.to_string().contains("/api/v1/hosts/"), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn good_settings_over_unreadable_ones_keep_what_a_person_froze() {
+    let world = World::new().await;
+    let slip =
+        json!({"maxPowerOperatoins": 1, "freeze": "frozen", "freezeReason": "storm", "freezeBy": "ada"});
+    world.put(keys::GLOBAL_CONFIG, &slip).await;
+    let (config, revision) =
+        set_settings(&*world.store, &json!({"maxPowerOperations": 9}), &|_| true).await.unwrap();
+    assert_eq!((config.freeze.as_str(), config.freeze_by.as_deref()), ("frozen", Some("ada")));
+    assert_eq!((config.freeze_reason.as_deref(), config.max_power_operations), (Some("storm"), 9));
+    let at = |wanted: Revision| move |version: Revision| version == wanted;
+    set_settings(&*world.store, &json!({}), &at(Revision(1))).await.unwrap_err();
+    set_settings(&*world.store, &json!({}), &at(revision)).await.unwrap();
+}
