@@ -262,6 +262,10 @@ pub struct Member {
     /// Millionths of the currency per hour.
     pub price: i64,
     pub unneeded_since: Option<Timestamp>,
+    /// A person switched it on while the pool was full. It stands cordoned beside the others: none of them goes for it,
+    /// and the pool grows by no other node while it is there.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub surplus: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

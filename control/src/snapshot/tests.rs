@@ -101,6 +101,13 @@ fn status(input: &mut HostInput) -> &mut BareMetalNodeStatus {
     input.status.as_mut().unwrap().as_mut().unwrap()
 }
 
+/// Somebody switched it on while its pool was full.
+fn surplus(input: &mut HostInput) {
+    let condition = json!({"type": "Surplus", "status": "True", "reason": "PoolAtMaximum", "message": "",
+        "lastTransitionTime": at("01:00:00"), "observedGeneration": 1});
+    status(input).conditions = vec![serde_json::from_value(condition).unwrap()];
+}
+
 fn intent(want: Switch, at: Timestamp) -> Intent {
     Intent {
         id: "d/h".into(),
@@ -188,11 +195,8 @@ fn people_and_doubts_hold_hosts() {
     );
     check(Phase::Degraded, |_| {}, Stops::Removal, "BMC does not answer");
     let surplus = |h: &mut HostInput| {
-        let status = status(h);
-        status.bmc_reachable = true;
-        let condition = json!({"type": "Surplus", "status": "True", "reason": "PoolAtMaximum", "message": "",
-            "lastTransitionTime": at("01:00:00"), "observedGeneration": 1});
-        status.conditions = vec![serde_json::from_value(condition).unwrap()];
+        status(h).bmc_reachable = true;
+        surplus(h);
     };
     check(Phase::Degraded, surplus, Stops::Removal, "its pool is at its maximum");
     check(Phase::Serving, |h| status(h).drain_retry_at = Some(at("02:01:00")), Stops::Removal, "given up");
@@ -247,6 +251,29 @@ fn members_follow_nodes_and_hosts() {
     let coming = snapshot.cluster.nodes.iter().find(|node| node.name() == "new").unwrap();
     assert_eq!(coming.metadata.labels.text("nodepool"), Some("web"));
     assert!(coming.status.allocatable.contains("cpu"));
+}
+
+#[test]
+fn a_host_that_a_person_added_to_a_full_pool_is_marked() {
+    let built = |view: bool| {
+        let hosts = vec![
+            host("a", Phase::Serving, |h| status(h).kubernetes_node = Some("a".into())),
+            host("extra", Phase::Degraded, |h| {
+                status(h).kubernetes_node = Some("extra".into());
+                status(h).bmc_reachable = true;
+                surplus(h);
+            }),
+        ];
+        let objects = Objects { nodes: vec![node("a", true), node("extra", true)], ..Objects::default() };
+        let seen = ClusterView { fresh_at: now(), objects: Arc::new(objects), ..ClusterView::default() };
+        let observed = if view { Observed::View(seen) } else { Observed::NotConnected };
+        build(&Inputs { pools: vec![metal()], hosts, observed, ..inputs() })
+    };
+    for view in [true, false] {
+        let snapshot = built(view).snapshot;
+        let marked = |name: &str| snapshot.members.get(name).map(|member| member.surplus);
+        assert_eq!((marked("a"), marked("extra")), (Some(false), Some(true)), "{view}");
+    }
 }
 
 #[test]

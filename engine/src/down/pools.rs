@@ -12,7 +12,7 @@ use super::{
 use crate::{
     fit::Amounts,
     plan::Plan,
-    snapshot::{Host, MemberState, Mode, Pool, Trigger},
+    snapshot::{Host, Member, MemberState, Mode, Pool, Trigger},
     solve::State,
     trouble::{Troubles, Unready},
 };
@@ -98,9 +98,12 @@ impl<'a> Pools<'a> {
             }
             tally.hold(seat.node, 1);
             tally.free_nodes += u32::from(seat.receives && !pools.occupied[at]);
-            tally.places.add(spot);
+            if seat.member.is_none_or(|member| !member.surplus) {
+                tally.places.add(spot);
+            }
         }
-        for member in snapshot.members.values().filter(|member| member.state != MemberState::Leaving) {
+        let stays = |member: &&Member| member.state != MemberState::Leaving && !member.surplus;
+        for member in snapshot.members.values().filter(stays) {
             if let Some(&pool) = by_name.get(&*member.pool) {
                 tallies[pool as usize].staying += 1;
                 tallies[pool as usize].ready += u32::from(member.state == MemberState::Ready);
