@@ -117,6 +117,7 @@ fn intent(want: Switch, at: Timestamp) -> Intent {
         reason: "1 pod".into(),
         epoch: 1,
         at,
+        spread_weighed: false,
     }
 }
 

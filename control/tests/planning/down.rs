@@ -43,7 +43,12 @@ async fn a_node_goes_after_its_delay_and_the_delay_survives_a_new_leader() {
     let evidence = decision.actions[0].evidence.as_ref().expect("figures");
     assert_eq!((evidence.percent, evidence.mark, evidence.required), (0, Some(30), Duration::from_mins(10)));
     assert_eq!(evidence.unneeded_since, Some("2026-11-16T02:00:00Z".parse().unwrap()));
-    assert_eq!(world.intent("b").await.unwrap().want, Switch::Off);
+    let intent = world.intent("b").await.unwrap();
+    assert_eq!(
+        (intent.want, intent.spread_weighed),
+        (Switch::Off, true),
+        "no second opinion on racks and zones"
+    );
     assert_eq!(world.intent("a").await, None);
 }
 

@@ -98,7 +98,7 @@ impl<'a> Pools<'a> {
             }
             tally.hold(seat.node, 1);
             tally.free_nodes += u32::from(seat.receives && !pools.occupied[at]);
-            if seat.member.is_none_or(|member| !member.surplus) {
+            if seat.member.is_some_and(|member| member.state == MemberState::Ready && !member.surplus) {
                 tally.places.add(spot);
             }
         }

@@ -194,6 +194,11 @@ fn the_last_node_of_a_rack_stays_if_the_pool_asks_for_spread() {
         matches!(verdict.outcome, Outcome::Kept(Kept::LastThere { .. } | Kept::Receives { .. }))
     });
     assert_eq!(stays.count(), 1, "{report:?}");
+    // One that is not ready holds no place.
+    let mut unready = snapshot.clone();
+    unready.members.get_mut("b").unwrap().state = MemberState::Unready;
+    let report = scale_down(&unready, &Plan::default());
+    assert!(report.verdict("a").unwrap().blockers.iter().any(|why| why.code() == "lastThere"), "{report:?}");
     // A machine that fails goes all the same.
     snapshot.hosts[2].health = Health::Critical("fan 1 stands still".into());
     assert!(removed(&snapshot).iter().any(|text| text.starts_with('c')));
