@@ -14,6 +14,7 @@ mod budgets;
 mod exits;
 mod floor;
 mod ground;
+mod headroom;
 mod index;
 mod intern;
 mod nodes;

@@ -13,8 +13,8 @@ use crate::{
     audit::audit,
     plan::NewNode,
     snapshot::{
-        Gap, Health, Hold, Host, HostState, Member, MemberState, Mode, Pool, PowerLimits, Scope, Stops,
-        Template, Trigger,
+        Gap, Health, Hold, Host, HostState, Member, MemberState, Mode, Pool, PowerLimits, Scope, Spare,
+        Stops, Template, Trigger,
     },
 };
 
