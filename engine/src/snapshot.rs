@@ -107,6 +107,8 @@ pub enum Preference {
 pub struct Demand {
     /// A metric asks for growth, for less, or for nothing; `None` if there is no trigger.
     pub trigger: Option<Trigger>,
+    /// How long the metric of a trigger for more may take to show a node that has come.
+    pub trigger_settles: Duration,
     /// Grow by one step above these marks.
     pub target_cpu_percent: Option<u32>,
     pub target_memory_percent: Option<u32>,

@@ -198,7 +198,10 @@ fn unseen_hosts(inputs: &Inputs, draft: &mut Draft) {
         // A ready host without a node object has no room for pods; it is counted all the same.
         let counts = host.state != HostState::Leaving && !(host.state == HostState::Ready && connected);
         let node = upcoming(draft, pool, &host.template, &name, host.zone.as_deref());
-        if let Some(node) = node.filter(|_| counts) {
+        if let Some(mut node) = node.filter(|_| counts) {
+            if state == MemberState::Ready {
+                node.metadata.creation_timestamp = host.on_since;
+            }
             // One that registered a moment ago is not known as the host's yet: one node of a name, as it will be.
             draft.snapshot.cluster.nodes.retain(|known| known.name() != &*name);
             draft.snapshot.cluster.nodes.push(node);

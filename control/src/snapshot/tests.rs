@@ -366,6 +366,51 @@ fn triggers_ask_for_more_agree_to_less_or_hold() {
     check(vec![("down", finding(true)), ("down", unknown())], Some(Trigger::Idle), 1);
 }
 
+/// The node that a trigger called up shows in its metric only after a while: nobody calls up a second one for it, and the
+/// pool is looked at again when the time is over.
+#[test]
+fn a_trigger_gives_its_metric_the_time_to_show_the_last_node() {
+    #[track_caller]
+    fn check(durations: &[(&str, bool)], settles: Duration, until: Option<&str>, observed: &Observed) {
+        let triggers: Vec<Value> = durations
+            .iter()
+            .map(|(duration, _)| json!({"metricQuery": "q", "threshold": 1, "duration": duration, "scaleDirection": "up"}))
+            .collect();
+        let mut input = pool(
+            "web",
+            json!({"platform": {"type": "baremetal"}, "autoscaling": {
+                "enabled": true, "minNodes": 1, "maxNodes": 4, "triggers": triggers}}),
+        );
+        let specs = input.object.spec.autoscaling.as_ref().unwrap().triggers().to_vec();
+        let finding = |fires| Finding { fires, value: "1".into(), why: "x".into() };
+        let found = durations.iter().map(|(_, fires)| Known::Value { value: finding(*fires), at: now() });
+        input.triggers = specs
+            .into_iter()
+            .zip(found)
+            .map(|(trigger, finding)| TriggerInput { trigger, finding })
+            .collect();
+        let came = host("a", Phase::Serving, |h| {
+            status(h).kubernetes_node = Some("a".into());
+            status(h).serving_since = Some(at("01:59:30"));
+        });
+        let observed = observed.clone();
+        let built = build(&Inputs { pools: vec![input], hosts: vec![came], observed, ..inputs() });
+        let pool = &built.snapshot.pools[0];
+        assert_eq!(pool.demand.trigger_settles, settles);
+        let wait = muster_engine::down::unsettled(&built.snapshot, pool).map(|wait| wait.until);
+        assert_eq!((wait, wait.is_none() || built.next <= wait), (until.map(at), true), "{:?}", built.next);
+    }
+    let objects = Objects { nodes: vec![node("a", true)], ..Objects::default() };
+    let view = ClusterView { fresh_at: now(), objects: Arc::new(objects), ..ClusterView::default() };
+    for observed in [Observed::View(view), Observed::NotConnected] {
+        check(&[("5m", true)], Duration::from_mins(5), Some("02:04:30"), &observed);
+        check(&[("5s", true)], Duration::from_mins(1), Some("02:00:30"), &observed); // a scrape takes its time
+        check(&[("5m", true), ("2m", true)], Duration::from_mins(2), Some("02:01:30"), &observed);
+        check(&[("5m", true), ("2m", false)], Duration::from_mins(5), Some("02:04:30"), &observed);
+        check(&[("5m", false)], Duration::ZERO, None, &observed);
+    }
+}
+
 #[test]
 fn bounds_are_those_of_this_moment() {
     #[track_caller]

@@ -33,7 +33,7 @@ pub(crate) use ground::by_name;
 pub use pods::{Controllers, Fate, blocks, fate};
 pub use report::{Blocker, Kept, Movement, Outcome, PodBlock, Refusal, Refused, Report, Verdict, Witness};
 pub(crate) use steps::step_among;
-pub use steps::{Step, above_mark, step};
+pub use steps::{Step, Unsettled, above_mark, step, unsettled};
 pub use usage::{Share, Usage};
 
 use crate::{
