@@ -212,6 +212,34 @@ fn people_and_doubts_hold_hosts() {
     assert_eq!(lapsed.snapshot.holds, []);
 }
 
+/// The planner prefers no host that its loop would never let start.
+#[test]
+fn nobody_starts_in_a_rack_with_a_cap_while_watts_there_are_not_known() {
+    #[track_caller]
+    fn check(cap: Option<u32>, phase: Phase, watts: [Option<u32>; 2], why: [Option<&str>; 2]) {
+        let one = |name: &str, phase, watts| {
+            host(name, phase, |h| (spec(h).rack, spec(h).max_watts) = (Some("r1".into()), watts))
+        };
+        let hosts = vec![one("a", phase, watts[0]), one("b", Phase::Idle, watts[1])];
+        let rack = muster_model::rack::Rack { watt_cap: cap, ..muster_model::rack::Rack::new("r1") };
+        let built = build(&Inputs { pools: vec![metal()], hosts, racks: vec![rack], ..inputs() });
+        let scope = |name: &str| [Scope::Host(name.into())];
+        let found = ["a", "b"].map(|name| built.snapshot.hold(&scope(name), Stops::Growth));
+        for (found, why) in found.iter().zip(why) {
+            assert_eq!(found.is_some(), why.is_some(), "{found:?}");
+            assert!(why.is_none_or(|why| found.unwrap().why.contains(why)), "{found:?}");
+        }
+    }
+    let own = Some("rack r1 may draw 900 W, and its maxWatts is not known");
+    let beside = Some("1 of the hosts that draw there have no maxWatts, a first");
+    check(Some(900), Phase::Idle, [Some(300), Some(300)], [None, None]);
+    check(Some(900), Phase::Idle, [None, Some(300)], [own, None]); // it is off, and stays so
+    check(Some(900), Phase::Serving, [None, Some(300)], [own, beside]);
+    check(Some(900), Phase::Reserved, [None, Some(300)], [own, beside]);
+    check(Some(900), Phase::Serving, [None, None], [own, own]);
+    check(None, Phase::Serving, [None, None], [None, None]);
+}
+
 #[test]
 fn hosts_rest_between_cycles() {
     #[track_caller]
