@@ -126,7 +126,7 @@ pub(super) fn add(inputs: &Inputs, draft: &mut Draft) {
             }
             Err(why) => {
                 draft.set_aside.push((format!("host {}", host.name), why.clone()));
-                draft.gap(Scope::Host(host.name.as_str().into()), format!("its spec cannot be read: {why}"));
+                draft.gap(Scope::Host(host.name.as_str().into()), format!("its spec is not used: {why}"));
             }
         }
     }
