@@ -602,9 +602,10 @@ impl Planner {
         }
         for pool in &mut gathered.pools {
             let found = (0..).zip(triggers(pool)).map(|(number, trigger)| {
-                let finding = self.answers.finding(&place(pool, number, trigger)).unwrap_or_else(|| {
-                    Known::Unknown { why: "no Prometheus is configured".to_owned(), since: now }
-                });
+                let finding =
+                    self.answers.finding(&place(pool, number, trigger), trigger).unwrap_or_else(|| {
+                        Known::Unknown { why: "no Prometheus is configured".to_owned(), since: now }
+                    });
                 TriggerInput { trigger: trigger.clone(), finding }
             });
             pool.triggers = found.collect();
