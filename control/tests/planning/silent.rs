@@ -169,6 +169,7 @@ async fn answers_that_come_late_are_heard_of() {
 
 /// A trigger that was edited while it was asked: what is said of its older form is not known of this one.
 #[tokio::test(start_paused = true)]
+#[allow(clippy::disallowed_methods, reason = "the time of the test is tokio's")]
 async fn an_answer_to_an_older_form_of_a_trigger_is_asked_for_again() {
     let (mut world, pool, server) = watched(How::Late(Duration::from_secs(10)), true).await;
     let _ = world.turn().await;
