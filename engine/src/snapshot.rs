@@ -107,6 +107,8 @@ pub enum Preference {
 pub struct Demand {
     /// A metric asks for growth, for less, or for nothing; `None` if there is no trigger.
     pub trigger: Option<Trigger>,
+    /// How long the metric of a trigger for more may take to show a node that has come.
+    pub trigger_settles: Duration,
     /// Grow by one step above these marks.
     pub target_cpu_percent: Option<u32>,
     pub target_memory_percent: Option<u32>,
@@ -262,6 +264,10 @@ pub struct Member {
     /// Millionths of the currency per hour.
     pub price: i64,
     pub unneeded_since: Option<Timestamp>,
+    /// A person switched it on while the pool was full. It stands cordoned beside the others: none of them goes for it,
+    /// and the pool grows by no other node while it is there.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub surplus: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -60,6 +60,7 @@ impl Inventory {
             reason: "2 pods wait".into(),
             epoch: 0,
             at: self.clock.now(),
+            spread_weighed: false,
         };
         let txn =
             Txn::new().put(keys::host("gpu-1", HostRecord::Intent), serde_json::to_vec(&intent).unwrap());

@@ -20,6 +20,8 @@ const COARSEST: u64 = 60_000;
 const POINTS: u64 = 20;
 /// Of the points that there should be, the share that has to be there, in percent.
 const PRESENT: u64 = 80;
+/// Points of one query at most: Prometheus refuses more than 11,000.
+const MOST_POINTS: u64 = 10_000;
 /// A trigger with a clear threshold looks back this many times its duration for the moment it fired.
 const LOOK_BACK: u64 = 3;
 /// A plain series is stale when its newest sample is older than this and than two steps: an instant query
@@ -42,11 +44,9 @@ impl Window {
         // A duration shorter than the finest step still gets its two ends.
         let step = (length.millis() / POINTS).clamp(FINEST.min(length.millis().max(1_000)), COARSEST);
         let times = if trigger.clear_threshold.is_some() { LOOK_BACK } else { 1 };
-        Self {
-            length,
-            step: Duration::from_millis(step),
-            span: Duration::from_millis(length.millis().saturating_mul(times)),
-        }
+        let span = length.millis().saturating_mul(times);
+        let step = step.max(span.div_ceil(MOST_POINTS * 1_000) * 1_000);
+        Self { length, step: Duration::from_millis(step), span: Duration::from_millis(span) }
     }
 
     /// Points that one duration should have.

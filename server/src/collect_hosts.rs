@@ -104,11 +104,24 @@ impl Collector for HostCollector {
         )?;
         let pools = || figures.pools.iter().take(MAX_ENERGY_POOLS);
         let used = pools().map(|(name, pool)| (name.as_str(), joules(pool.used_milliwatt_hours)));
-        family(e, ("hosts_energy_used_joules", "Energy that a pool's hosts used", Counter), "pool", used)?;
+        family(
+            e,
+            (
+                "hosts_energy_used_joules",
+                "Energy that a pool's hosts used since the process started",
+                Counter,
+            ),
+            "pool",
+            used,
+        )?;
         let saved = pools().map(|(name, pool)| (name.as_str(), joules(pool.saved_milliwatt_hours)));
         family(
             e,
-            ("hosts_energy_saved_joules", "Energy that a pool's hosts saved while off", Counter),
+            (
+                "hosts_energy_saved_joules",
+                "Energy that a pool's hosts saved while off since the process started",
+                Counter,
+            ),
             "pool",
             saved,
         )?;

@@ -101,6 +101,7 @@ pub(super) async fn write(
         reason: wish.reason.clone(),
         epoch: fence.epoch.0,
         at: inputs.now,
+        spread_weighed: wish.want == Switch::Off,
     };
     let key = keys::host(&wish.host, HostRecord::Intent);
     let expect = host.intent_version.map_or(Expect::Absent, Expect::Modified);

@@ -13,10 +13,14 @@ mod link;
 mod report;
 mod sizes;
 
-use std::{collections::BTreeSet, fmt};
+use std::{borrow::Cow, collections::BTreeSet, fmt};
 
 use async_trait::async_trait;
-use muster_engine::{Plan, Snapshot, snapshot::Mode};
+use muster_engine::{
+    Plan, Snapshot,
+    plan::{Removal, Target},
+    snapshot::Mode,
+};
 use muster_model::{ClusterId, NodePool, host::Switch, store::Fence};
 use thiserror::Error;
 
@@ -75,6 +79,7 @@ pub async fn act(
 ) -> Result<Outcome, ActError> {
     let acts = |pool: &str| snapshot.pool(pool).is_some_and(|pool| pool.mode == Mode::Act);
     let (mut effects, mut refused) = (Vec::new(), Vec::new());
+    let plan = &*begun(plan);
     for wish in intents::wishes(snapshot, plan, decision).into_iter().filter(|wish| acts(&wish.pool)) {
         match intents::write(parts, fence, inputs, &wish, decision).await? {
             intents::Written::Done => {
@@ -108,6 +113,17 @@ pub async fn act(
         }
     }
     Ok(outcome(inputs, effects, refused))
+}
+
+/// What is begun of a plan: a node whose pods go to nodes that are not there yet stays until a plan finds them there.
+fn begun(plan: &Plan) -> Cow<'_, Plan> {
+    let waits = |removal: &Removal| removal.moves.iter().any(|step| matches!(step.on, Target::New(_)));
+    if !plan.removals.iter().any(waits) {
+        return Cow::Borrowed(plan);
+    }
+    let mut begun = plan.clone();
+    begun.removals.retain(|removal| !waits(removal));
+    Cow::Owned(begun)
 }
 
 fn outcome(inputs: &Inputs, effects: Vec<Effect>, refused: Vec<String>) -> Outcome {

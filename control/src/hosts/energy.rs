@@ -72,6 +72,7 @@ pub(super) async fn account(
         (metrics.cpu_permille, metrics.memory_permille) = (used.cpu_permille, used.memory_permille);
         metrics.requested = used.requested;
     }
+    shared.counters.accounted(&scene.spec.pool, before, &metrics);
     let metrics = Arc::new(metrics);
     shared.book().note_metrics(name, &metrics);
     shared

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -11,7 +11,8 @@ use std::{
 use muster_model::{
     Duration, Known,
     host::{
-        BareMetalNodeStatus, ConditionStatus, ConditionType, Phase, PowerCall, PublicPower, find_condition,
+        BareMetalNodeStatus, ConditionStatus, ConditionType, HostMetrics, Phase, PowerCall, PublicPower,
+        find_condition,
     },
 };
 
@@ -32,6 +33,15 @@ pub(super) struct Counters {
     turns: AtomicU64,
     calls: [AtomicU64; CALLS.len()],
     entered: [AtomicU64; Phase::ALL.len()],
+    /// Energy that was accounted for by this process, by pool: the sums of hosts that are there fall when one leaves.
+    energy: Mutex<BTreeMap<String, Energy>>,
+}
+
+/// Milliwatt-hours.
+#[derive(Debug, Clone, Copy, Default)]
+struct Energy {
+    used: u64,
+    saved: u64,
 }
 
 impl Counters {
@@ -54,6 +64,15 @@ impl Counters {
         }
     }
 
+    /// Counts what a host used and saved between two of its records.
+    pub(super) fn accounted(&self, pool: &str, before: Option<&HostMetrics>, after: &HostMetrics) {
+        let Some(before) = before else { return };
+        let mut energy = self.energy.lock().unwrap_or_else(PoisonError::into_inner);
+        let sums = energy.entry(pool.to_owned()).or_default();
+        sums.used += after.used_milliwatt_hours.saturating_sub(before.used_milliwatt_hours);
+        sums.saved += after.saved_milliwatt_hours.saturating_sub(before.saved_milliwatt_hours);
+    }
+
     pub(super) fn moved(&self, to: Phase) {
         if let Some(place) = Phase::ALL.iter().position(|phase| *phase == to) {
             self.entered[place].fetch_add(1, Ordering::Relaxed);
@@ -64,6 +83,7 @@ impl Counters {
 /// Figures of one pool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PoolFigure {
+    /// Counted by this process since it started.
     pub used_milliwatt_hours: u64,
     pub saved_milliwatt_hours: u64,
     pub milliwatts: i64,
@@ -137,9 +157,11 @@ impl Shared {
             }
             let Some(metrics) = &record.metrics else { continue };
             let pool = figures.pools.entry(spec.pool.clone()).or_default();
-            pool.used_milliwatt_hours += metrics.used_milliwatt_hours;
-            pool.saved_milliwatt_hours += metrics.saved_milliwatt_hours;
             pool.milliwatts += metrics.milliwatts.value().copied().unwrap_or(0);
+        }
+        for (pool, sums) in counters.energy.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            let figure = figures.pools.entry(pool.clone()).or_default();
+            (figure.used_milliwatt_hours, figure.saved_milliwatt_hours) = (sums.used, sums.saved);
         }
         figures
     }

@@ -15,12 +15,39 @@ use super::book::Book;
 /// Why a host has to wait before it may be switched on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
-    Operations { now: u32, limit: u32 },
-    RackOperations { rack: String, now: u32, limit: u32 },
-    Rising { rack: String, now: u32, limit: u32 },
-    StartsPerSecond { limit: u32 },
-    Watts { rack: String, drawn: u64, more: u32, cap: u32 },
-    WattsUnknown { rack: String, cap: u32 },
+    Operations {
+        now: u32,
+        limit: u32,
+    },
+    RackOperations {
+        rack: String,
+        now: u32,
+        limit: u32,
+    },
+    Rising {
+        rack: String,
+        now: u32,
+        limit: u32,
+    },
+    StartsPerSecond {
+        limit: u32,
+    },
+    Watts {
+        rack: String,
+        drawn: u64,
+        more: u32,
+        cap: u32,
+    },
+    WattsUnknown {
+        rack: String,
+        cap: u32,
+    },
+    /// Others draw there, and nobody knows how much.
+    RackUnmetered {
+        rack: String,
+        hosts: u32,
+        cap: u32,
+    },
 }
 
 impl std::fmt::Display for Refusal {
@@ -43,6 +70,11 @@ impl std::fmt::Display for Refusal {
             Self::WattsUnknown { rack, cap } => write!(
                 f,
                 "waits: rack {rack} may draw {cap} W, and its maxWatts is not known; set it in its spec"
+            ),
+            Self::RackUnmetered { rack, hosts, cap } => write!(
+                f,
+                "waits: rack {rack} may draw {cap} W, and {hosts} of the hosts that draw there have no maxWatts; set it \
+                 in their spec"
             ),
         }
     }
@@ -142,6 +174,10 @@ impl Gate {
         let Some(more) = spec.max_watts else {
             return Err(Refusal::WattsUnknown { rack: name.to_owned(), cap });
         };
+        let hosts = book.rack_load(name).unmetered;
+        if hosts > 0 {
+            return Err(Refusal::RackUnmetered { rack: name.to_owned(), hosts, cap });
+        }
         // Whoever is not known to be off is counted already, before its grant as after it.
         let waiting: u64 = self
             .granted
@@ -262,6 +298,22 @@ mod tests {
             Some(1200),
             "waits: rack r1 may draw 1200 W, and its maxWatts is not known; set it in its spec",
         );
+    }
+
+    /// What runs there and does not say how much it draws may draw all that is left.
+    #[test]
+    fn ops_r15_nobody_starts_beside_a_host_of_unknown_watts() {
+        let mut book = book(&[Phase::Serving, Phase::Idle]);
+        let mut admit = |name: &str| {
+            put(&mut book, 99, keys::host(name, HostRecord::Spec), serde_json::to_vec(&spec(None)).unwrap());
+            let rack = Rack { watt_cap: Some(9_000), ..Rack::new("r1") };
+            let answer =
+                Gate::default().admit(&"new".into(), &spec(Some(300)), Some(&rack), &book, Duration::ZERO);
+            answer.map_err(|refusal| refusal.to_string())
+        };
+        assert_eq!(admit("h1"), Ok(())); // it is off
+        let text = "waits: rack r1 may draw 9000 W, and 1 of the hosts that draw there have no maxWatts; set it in their spec";
+        assert_eq!(admit("h0"), Err(text.into()));
     }
 
     #[test]

@@ -187,13 +187,7 @@ impl Index {
         let spec = host.readable()?;
         identifiers(spec).into_iter().find_map(|claim| {
             let (_, first) = self.claims.get(&claim)?.first()?;
-            (*first != host.name).then(|| {
-                format!(
-                    "{} {} belongs to host {first}, which was registered before; correct one of them",
-                    claim.0.field(),
-                    claim.1
-                )
-            })
+            (*first != host.name).then(|| taken(&claim, first))
         })
     }
 
@@ -232,6 +226,14 @@ pub(super) fn read_global(value: &[u8]) -> Result<GlobalConfig, String> {
     let config: GlobalConfig = serde_json::from_slice(value).map_err(|error| error.to_string())?;
     let faults = config.faults();
     if faults.is_empty() { Ok(config) } else { Err(faults.join("; ")) }
+}
+
+/// Why a host is set aside that claims what another one has.
+pub(crate) fn taken((by, value): &(Identifier, String), first: &str) -> String {
+    format!(
+        "{} {value} belongs to host {first}, which was registered before; correct one of them",
+        by.field()
+    )
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ mod feed;
 mod filter;
 mod history;
 mod host;
-mod index;
+pub(crate) mod index;
 pub mod keys;
 mod named;
 mod pool_status;

@@ -2,7 +2,7 @@
 //! a silent server costs it no more than that, whatever the number of triggers.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     fmt,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -74,8 +74,8 @@ type Asking = FuturesUnordered<BoxFuture<'static, (Place, Trigger, Known<Finding
 #[derive(Default)]
 pub(super) struct Answers {
     known: BTreeMap<Place, Answer>,
-    /// Asked, and not answered yet.
-    open: BTreeSet<Place>,
+    /// Asked, and not answered yet: the form of the trigger that is wanted now, and when it was.
+    open: BTreeMap<Place, (Trigger, Timestamp)>,
     /// Those of them whose turn has not come.
     waiting: VecDeque<(Place, Trigger, Timestamp)>,
     /// The others. The lock is never taken: it lets a planner be shared between threads.
@@ -123,14 +123,16 @@ impl Answers {
         }
     }
 
-    /// What is known of a trigger since the last look.
-    pub(super) fn finding(&self, place: &Place) -> Option<Known<Finding>> {
-        self.known.get(place).map(|answer| answer.finding.clone())
+    /// What is known of a trigger since the last look. What was said of an older form of it is not known of this one.
+    pub(super) fn finding(&self, place: &Place, trigger: &Trigger) -> Option<Known<Finding>> {
+        let answer = self.known.get(place).filter(|answer| answer.trigger == *trigger)?;
+        Some(answer.finding.clone())
     }
 
     /// Asks again what is due, without a look.
     pub(super) fn ask_again(&mut self, source: &Source, now: Timestamp) {
         let old = self.known.iter().filter(|(_, answer)| answer.is_old(&*source.clock));
+        let old = old.filter(|(place, _)| !self.open.contains_key(*place));
         let due: Vec<_> = old.map(|(place, answer)| (place.clone(), answer.trigger.clone())).collect();
         for (place, trigger) in due {
             self.ask(&place, &trigger, now);
@@ -152,7 +154,7 @@ impl Answers {
     /// In how long the first answer is too old, of those that nobody was asked for since.
     pub(super) fn due_in(&self, clock: &dyn Clock) -> Option<Duration> {
         let now = clock.monotonic();
-        let closed = self.known.iter().filter(|(place, _)| !self.open.contains(*place));
+        let closed = self.known.iter().filter(|(place, _)| !self.open.contains_key(*place));
         closed.map(|(_, answer)| answer.at.saturating_add(INTERVAL).saturating_sub(now)).min()
     }
 
@@ -176,7 +178,8 @@ impl Answers {
     }
 
     fn ask(&mut self, place: &Place, trigger: &Trigger, now: Timestamp) {
-        if self.open.insert(place.clone()) {
+        // One that was edited is asked anew when its older form is answered.
+        if self.open.insert(place.clone(), (trigger.clone(), now)).is_none() {
             self.waiting.push_back((place.clone(), trigger.clone(), now));
         }
     }
@@ -194,7 +197,10 @@ impl Answers {
             asking.push(Box::pin(put(source.clone(), question)));
         }
         let (place, trigger, finding) = asking.next().await?;
-        self.open.remove(&place);
+        if let Some((wanted, now)) = self.open.remove(&place).filter(|(wanted, _)| *wanted != trigger) {
+            self.ask(&place, &wanted, now);
+            return Some(Heard::TheSame);
+        }
         Some(self.note(source, place, trigger, finding))
     }
 

@@ -104,6 +104,8 @@ pub struct Planner {
     parts: Parts,
     inventory: read::Inventory,
     remembered: Option<(Memory, Option<Revision>)>,
+    /// What a look had to remember that broke off when something was done already.
+    owed: Option<Memory>,
     /// Whether this leadership has written what it remembers, and with it the time in which nobody led.
     taken_over: bool,
     fence: Option<Fence>,
@@ -171,6 +173,7 @@ impl Planner {
             parts,
             inventory: read::Inventory::default(),
             remembered: None,
+            owed: None,
             taken_over: false,
             fence: None,
             last: None,
@@ -203,7 +206,7 @@ impl Planner {
         if self.fence.as_ref() != fence {
             self.fence = fence.cloned();
             (self.remembered, self.last, self.told_link, self.thought) = (None, None, None, None);
-            self.taken_over = false;
+            (self.owed, self.taken_over) = (None, false);
         }
         match self.look(now).await {
             Ok(turn) => {
@@ -357,8 +360,14 @@ impl Planner {
                     (Did::Looked, next)
                 }
                 Ok(true) => {
-                    let decision =
-                        self.decide(fence, inputs, built, decided, draft, port, &mut memory).await?;
+                    let made = self.decide(fence, inputs, built, decided, draft, port, &mut memory).await;
+                    let decision = match made {
+                        Ok(decision) => decision,
+                        Err(error) => {
+                            self.owed = Some(memory);
+                            return Err(error);
+                        }
+                    };
                     let voided = decision.outcome.state == OutcomeState::Void;
                     (Did::Decided(Box::new(decision)), if voided { now.saturating_add(SOON) } else { next })
                 }
@@ -542,6 +551,9 @@ impl Planner {
             let store = self.parts.registry.store();
             self.remembered = Some(read::remembered(&**store, self.cluster).await?);
         }
+        if let Some(owed) = &self.owed {
+            return Ok(owed.clone());
+        }
         let memory = self.remembered.as_ref().map(|(memory, _)| memory.clone()).unwrap_or_default();
         let lead = self.parts.lead.as_ref().filter(|_| self.fence.is_some() && !self.taken_over);
         Ok(match lead {
@@ -554,14 +566,16 @@ impl Planner {
         let (known, revision) = self.remembered.take().unwrap_or_default();
         if known == memory {
             self.remembered = Some((known, revision));
-            self.taken_over = true;
+            (self.owed, self.taken_over) = (None, true);
             return Ok(());
         }
         let key = memory::key(self.cluster);
         let expect = revision.map_or(Expect::Absent, Expect::Modified);
         let value = serde_json::to_vec(&memory).expect("times and names are plain data");
         let txn = Txn::new().fenced(fence).expect(&key, expect).put(&key, value);
-        match self.parts.registry.store().commit(txn).await? {
+        let committed = self.parts.registry.store().commit(txn).await;
+        self.owed = committed.is_err().then(|| memory.clone());
+        match committed? {
             Committed::Done { revision } => {
                 self.remembered = Some((memory, Some(revision)));
                 self.taken_over = true;
@@ -588,9 +602,10 @@ impl Planner {
         }
         for pool in &mut gathered.pools {
             let found = (0..).zip(triggers(pool)).map(|(number, trigger)| {
-                let finding = self.answers.finding(&place(pool, number, trigger)).unwrap_or_else(|| {
-                    Known::Unknown { why: "no Prometheus is configured".to_owned(), since: now }
-                });
+                let finding =
+                    self.answers.finding(&place(pool, number, trigger), trigger).unwrap_or_else(|| {
+                        Known::Unknown { why: "no Prometheus is configured".to_owned(), since: now }
+                    });
                 TriggerInput { trigger: trigger.clone(), finding }
             });
             pool.triggers = found.collect();

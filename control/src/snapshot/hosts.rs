@@ -113,6 +113,7 @@ fn pending(host: &HostInput, status: &BareMetalNodeStatus, now: Timestamp) -> Op
 /// Adds every host, the shapes that they bring, and what keeps them from changing.
 pub(super) fn add(inputs: &Inputs, draft: &mut Draft) {
     let racks = our_racks(inputs);
+    unmetered(inputs, draft);
     let mut shapes = Shapes::default();
     for host in &inputs.hosts {
         match &host.spec {
@@ -125,7 +126,7 @@ pub(super) fn add(inputs: &Inputs, draft: &mut Draft) {
             }
             Err(why) => {
                 draft.set_aside.push((format!("host {}", host.name), why.clone()));
-                draft.gap(Scope::Host(host.name.as_str().into()), format!("its spec cannot be read: {why}"));
+                draft.gap(Scope::Host(host.name.as_str().into()), format!("its spec is not used: {why}"));
             }
         }
     }
@@ -145,6 +146,42 @@ pub(super) fn add(inputs: &Inputs, draft: &mut Draft) {
             );
             draft.incomplete.push((input.name().to_owned(), why));
         }
+    }
+}
+
+/// In a rack with a cap nobody starts whose watts are not known, and nobody beside one that draws such: whoever carries a plan
+/// out refuses it for as long.
+fn unmetered(inputs: &Inputs, draft: &mut Draft) {
+    let caps: BTreeMap<&str, u32> =
+        inputs.racks.iter().filter_map(|rack| Some((rack.name.as_str(), rack.watt_cap?))).collect();
+    let capped = || {
+        inputs.hosts.iter().filter_map(|host| {
+            let spec = host.spec.as_ref().ok()?;
+            let (rack, cap) = caps.get_key_value(spec.rack.as_deref()?)?;
+            Some((host, spec, *rack, *cap))
+        })
+    };
+    let mut drawing: BTreeMap<&str, (u32, &str)> = BTreeMap::new();
+    for (host, spec, rack, _) in capped().filter(|(_, spec, ..)| spec.max_watts.is_none()) {
+        let status = host.status.as_ref().and_then(|status| status.as_ref().ok());
+        let rises =
+            status.is_some_and(|status| status.state == State::PoweringOn || status.phase == Phase::Reserved);
+        if rises || Draw::of(spec.admin, status).counts() {
+            drawing.entry(rack).or_insert((0, &host.name)).0 += 1;
+        }
+    }
+    for (host, spec, rack, cap) in capped() {
+        let why = match drawing.get(rack) {
+            _ if spec.max_watts.is_none() => {
+                format!("rack {rack} may draw {cap} W, and its maxWatts is not known; set it in its spec")
+            }
+            Some((hosts, first)) => format!(
+                "rack {rack} may draw {cap} W, and {hosts} of the hosts that draw there have no maxWatts, {first} first; \
+                 set it in their spec"
+            ),
+            None => continue,
+        };
+        draft.hold(Scope::Host(host.name.as_str().into()), Stops::Growth, why, None);
     }
 }
 

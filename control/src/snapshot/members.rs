@@ -8,6 +8,7 @@ use muster_engine::{
 };
 use muster_model::{
     Duration, NODEPOOL_LABEL, Timestamp,
+    host::{ConditionType, is_true},
     k8s::{Node, Taint},
     observe::{CORDON_MARK, OFF_TAINT},
 };
@@ -87,9 +88,16 @@ fn of_host(inputs: &Inputs, host: &HostInput, mut node: Node, draft: &mut Draft)
         state,
         price: known.price,
         unneeded_since: unneeded(inputs, node.name()),
+        surplus: is_surplus(host),
     };
     draft.snapshot.members.insert(node.metadata.name.clone(), member);
     Some(node)
+}
+
+/// Whether a person switched it on while its pool was full.
+fn is_surplus(host: &HostInput) -> bool {
+    let Some(Ok(status)) = &host.status else { return false };
+    is_true(&status.conditions, ConditionType::Surplus)
 }
 
 /// Until when a host that began to serve a moment ago may have a node that is not yet as it will be.
@@ -157,6 +165,7 @@ fn by_label(inputs: &Inputs, node: &Node, draft: &mut Draft) {
         state,
         price: price.map_or(0, |offering| offering.price),
         unneeded_since: unneeded(inputs, node.name()),
+        surplus: false,
     };
     draft.snapshot.members.insert(node.metadata.name.clone(), member);
 }
@@ -183,13 +192,16 @@ fn unseen_hosts(inputs: &Inputs, draft: &mut Draft) {
             Standing::Leaving => MemberState::Leaving,
             _ => continue,
         };
-        missing.push((pool, host.clone(), Arc::clone(node), state));
+        missing.push((pool, host.clone(), Arc::clone(node), state, is_surplus(input)));
     }
-    for (pool, host, name, state) in missing {
+    for (pool, host, name, state, surplus) in missing {
         // A ready host without a node object has no room for pods; it is counted all the same.
         let counts = host.state != HostState::Leaving && !(host.state == HostState::Ready && connected);
         let node = upcoming(draft, pool, &host.template, &name, host.zone.as_deref());
-        if let Some(node) = node.filter(|_| counts) {
+        if let Some(mut node) = node.filter(|_| counts) {
+            if state == MemberState::Ready {
+                node.metadata.creation_timestamp = host.on_since;
+            }
             // One that registered a moment ago is not known as the host's yet: one node of a name, as it will be.
             draft.snapshot.cluster.nodes.retain(|known| known.name() != &*name);
             draft.snapshot.cluster.nodes.push(node);
@@ -201,6 +213,7 @@ fn unseen_hosts(inputs: &Inputs, draft: &mut Draft) {
             state,
             price: host.price,
             unneeded_since: unneeded(inputs, &name),
+            surplus,
         };
         draft.snapshot.members.insert(name, member);
     }
@@ -258,6 +271,7 @@ fn asked_nodes(inputs: &Inputs, draft: &mut Draft) {
                 state: MemberState::Upcoming { expected: asked.deadline },
                 price,
                 unneeded_since: None,
+                surplus: false,
             };
             draft.snapshot.members.insert(name, member);
         }

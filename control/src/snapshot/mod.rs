@@ -23,7 +23,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use muster_engine::{
     Snapshot,
-    down::above_mark,
+    down::{above_mark, unsettled},
     groups::groups,
     snapshot::{DrainPolicy, Gap, Hold, Limits, PowerLimits, Scope, Stops},
 };
@@ -232,7 +232,7 @@ fn unreadable(inputs: &Inputs, draft: &mut Draft) {
     }
 }
 
-/// Since when pools have been above their high marks: remembered, or from now on.
+/// Since when pools have been above their high marks: remembered, or from now on. And until when triggers wait.
 fn marks(inputs: &Inputs, draft: &mut Draft) {
     let mut high = Vec::new();
     for (at, pool) in draft.snapshot.pools.iter().enumerate() {
@@ -241,6 +241,9 @@ fn marks(inputs: &Inputs, draft: &mut Draft) {
             high.push((at, since.min(inputs.now)));
         }
     }
+    let unsettled = draft.snapshot.pools.iter().filter_map(|pool| unsettled(&draft.snapshot, pool));
+    let next = unsettled.map(|wait| wait.until).min();
+    draft.wake_at(next);
     for (at, since) in high {
         let demand = &mut draft.snapshot.pools[at].demand;
         demand.high_since = Some(since);

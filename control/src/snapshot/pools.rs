@@ -2,17 +2,19 @@
 
 use muster_engine::snapshot::{Demand, Mode, Pool, Scope, Spare, Stops, Trigger};
 use muster_model::{
-    Known, Quantity,
+    Duration, Known, Quantity,
     cluster::Cluster,
     k8s::ResourceList,
     platform::PlatformKind,
     pool::{self, Headroom, OnNoData, ScaleDirection},
 };
 
-use super::{Draft, Inputs, PoolInput, templates};
+use super::{Draft, Inputs, PoolInput, TriggerInput, templates};
 
 /// How the hold on a pool that has just grown begins: time alone lifts it, so that clocks run on beneath it.
 pub(super) const GREW: &str = "it grew at ";
+/// The least time that a metric has to show a node that came: four scrapes of 15 s.
+const LEAST_SETTLE: Duration = Duration::from_mins(1);
 
 /// What may be done with a pool: its own word, else its cluster's. Nobody's word is advice only.
 pub fn effective_mode(pool: &PoolInput, cluster: &Cluster) -> Mode {
@@ -83,6 +85,7 @@ fn demand(inputs: &Inputs, input: &PoolInput, draft: &mut Draft) -> Demand {
     };
     Demand {
         trigger: trigger(input, draft),
+        trigger_settles: settles(input),
         target_cpu_percent: Some(marks.cpu),
         target_memory_percent: Some(marks.memory),
         scale_down_percent: Some(marks.scale_down),
@@ -129,6 +132,17 @@ fn trigger(input: &PoolInput, draft: &mut Draft) -> Option<Trigger> {
         (false, true) => Some(Trigger::Idle),
         (false, false) => None,
     }
+}
+
+/// A node that came may show in a metric only when the window of its trigger begins after it: of several triggers that ask
+/// for more, the first that had the time for it is believed.
+fn settles(input: &PoolInput) -> Duration {
+    let fires = |one: &&TriggerInput| {
+        one.trigger.scale_direction == ScaleDirection::Up
+            && one.finding.value().is_some_and(|value| value.fires)
+    };
+    let window = |one: &TriggerInput| one.trigger.duration.get().max(LEAST_SETTLE);
+    input.triggers.iter().filter(fires).map(window).min().unwrap_or_default()
 }
 
 /// Room to keep free: whole nodes, or pods of a shape.

@@ -9,7 +9,9 @@ use muster_model::{
     host::{
         BareMetalNodeSpec, GlobalConfig, PoolHostConfig,
         keys::{self as host_keys, HostRecord, Key, PoolRecord},
+        unique::{Identifier, identifiers},
     },
+    names,
     observe::ClusterPort,
     rack::Rack,
     store::{Entry, List, Revision, Store},
@@ -18,7 +20,7 @@ use serde::de::DeserializeOwned;
 
 use super::{HostInput, Inputs, Memory, Observed, PoolInput, memory};
 use crate::{
-    inventory::{InventoryError, NamedStored},
+    inventory::{InventoryError, NamedStored, index},
     registry::{Cluster, NodePool, Registry, RegistryError, Subject, keys},
 };
 
@@ -39,6 +41,10 @@ pub struct Inventory {
     /// What was read, and at which revision.
     records: BTreeMap<String, Revision>,
     hosts: BTreeMap<String, Arc<HostInput>>,
+    /// When the spec of each host was first written: who came first keeps what two of them claim.
+    registered: BTreeMap<String, Revision>,
+    /// Hosts that are not used, and why: the host loop leaves them alone.
+    aside: BTreeMap<String, String>,
 }
 
 /// What is gathered without the triggers.
@@ -261,16 +267,25 @@ impl Inventory {
     /// Takes in records that are new or gone. A host none of whose records changed stays the value that it is.
     fn take(&mut self, changed: Vec<Entry>, gone: &[String]) {
         let (hosts, records) = (&mut self.hosts, &mut self.records);
+        let mut specs = false;
         for key in gone {
             records.remove(key);
             if let Some(Key::Host { host, record }) = host_keys::parse(key)
                 && let Some(known) = hosts.get_mut(host)
             {
                 Arc::make_mut(known).forget(record);
+                if record == HostRecord::Spec {
+                    specs = true;
+                    self.registered.remove(host);
+                }
             }
         }
         for entry in changed {
             let Some(Key::Host { host, record }) = host_keys::parse(&entry.key) else { continue };
+            if record == HostRecord::Spec {
+                specs = true;
+                self.registered.insert(host.to_owned(), entry.created);
+            }
             if !hosts.contains_key(host) {
                 hosts.insert(host.to_owned(), Arc::new(HostInput::unknown(host)));
             }
@@ -282,11 +297,44 @@ impl Inventory {
         if !gone.is_empty() {
             hosts.retain(|name, _| READ.iter().any(|one| records.contains_key(&host_keys::host(name, *one))));
         }
+        if specs {
+            self.set_aside();
+        }
     }
 
-    /// The hosts by name. Records that outlived their spec are a deleted host's: nothing of it is planned.
+    /// Finds the hosts that the inventory sets aside beside those that cannot be read. Only specs decide that, and they
+    /// change when people change them.
+    fn set_aside(&mut self) {
+        let mut claims: BTreeMap<(Identifier, String), (Revision, &str)> = BTreeMap::new();
+        let readable = || self.hosts.iter().filter_map(|(name, host)| Some((name, host.spec.as_ref().ok()?)));
+        for (name, spec) in readable() {
+            let place = (self.registered.get(name).copied().unwrap_or_default(), name.as_str());
+            for claim in identifiers(spec) {
+                let first = claims.entry(claim).or_insert(place);
+                *first = (*first).min(place);
+            }
+        }
+        let why = |name: &String, spec: &BareMetalNodeSpec| {
+            if let Err(error) = names::check_dns_label(name) {
+                return Some(format!("the host's name {}; it must be {}", error.problem, names::DNS_LABEL));
+            }
+            let lost = |claim| {
+                claims.get(&claim).filter(|(_, first)| first != name).map(|(_, first)| (claim, *first))
+            };
+            identifiers(spec).into_iter().find_map(lost).map(|(claim, first)| index::taken(&claim, first))
+        };
+        let aside = readable().filter_map(|(name, spec)| Some((name.clone(), why(name, spec)?))).collect();
+        self.aside = aside;
+    }
+
+    /// The hosts by name. Records that outlived their spec are a deleted host's: nothing of it is planned. One that is set
+    /// aside counts as one whose spec says nothing.
     fn hosts(&self) -> Vec<Arc<HostInput>> {
-        self.hosts.values().filter(|host| host.spec_version > Revision::ZERO).cloned().collect()
+        let used = |(name, host): (&String, &Arc<HostInput>)| match self.aside.get(name) {
+            None => Arc::clone(host),
+            Some(why) => Arc::new(HostInput { spec: Err(why.clone()), ..HostInput::clone(host) }),
+        };
+        self.hosts.iter().filter(|(_, host)| host.spec_version > Revision::ZERO).map(used).collect()
     }
 }
 

@@ -101,6 +101,13 @@ fn status(input: &mut HostInput) -> &mut BareMetalNodeStatus {
     input.status.as_mut().unwrap().as_mut().unwrap()
 }
 
+/// Somebody switched it on while its pool was full.
+fn surplus(input: &mut HostInput) {
+    let condition = json!({"type": "Surplus", "status": "True", "reason": "PoolAtMaximum", "message": "",
+        "lastTransitionTime": at("01:00:00"), "observedGeneration": 1});
+    status(input).conditions = vec![serde_json::from_value(condition).unwrap()];
+}
+
 fn intent(want: Switch, at: Timestamp) -> Intent {
     Intent {
         id: "d/h".into(),
@@ -110,6 +117,7 @@ fn intent(want: Switch, at: Timestamp) -> Intent {
         reason: "1 pod".into(),
         epoch: 1,
         at,
+        spread_weighed: false,
     }
 }
 
@@ -188,11 +196,8 @@ fn people_and_doubts_hold_hosts() {
     );
     check(Phase::Degraded, |_| {}, Stops::Removal, "BMC does not answer");
     let surplus = |h: &mut HostInput| {
-        let status = status(h);
-        status.bmc_reachable = true;
-        let condition = json!({"type": "Surplus", "status": "True", "reason": "PoolAtMaximum", "message": "",
-            "lastTransitionTime": at("01:00:00"), "observedGeneration": 1});
-        status.conditions = vec![serde_json::from_value(condition).unwrap()];
+        status(h).bmc_reachable = true;
+        surplus(h);
     };
     check(Phase::Degraded, surplus, Stops::Removal, "its pool is at its maximum");
     check(Phase::Serving, |h| status(h).drain_retry_at = Some(at("02:01:00")), Stops::Removal, "given up");
@@ -210,6 +215,34 @@ fn people_and_doubts_hold_hosts() {
         };
         assert_eq!(with_hosts(vec![host("h", Phase::Idle, lapsed)]).snapshot.holds, []);
     }
+}
+
+/// The planner prefers no host that its loop would never let start.
+#[test]
+fn nobody_starts_in_a_rack_with_a_cap_while_watts_there_are_not_known() {
+    #[track_caller]
+    fn check(cap: Option<u32>, phase: Phase, watts: [Option<u32>; 2], why: [Option<&str>; 2]) {
+        let one = |name: &str, phase, watts| {
+            host(name, phase, |h| (spec(h).rack, spec(h).max_watts) = (Some("r1".into()), watts))
+        };
+        let hosts = vec![one("a", phase, watts[0]), one("b", Phase::Idle, watts[1])];
+        let rack = muster_model::rack::Rack { watt_cap: cap, ..muster_model::rack::Rack::new("r1") };
+        let built = build(&Inputs { pools: vec![metal()], hosts, racks: vec![rack], ..inputs() });
+        let scope = |name: &str| [Scope::Host(name.into())];
+        let found = ["a", "b"].map(|name| built.snapshot.hold(&scope(name), Stops::Growth));
+        for (found, why) in found.iter().zip(why) {
+            assert_eq!(found.is_some(), why.is_some(), "{found:?}");
+            assert!(why.is_none_or(|why| found.unwrap().why.contains(why)), "{found:?}");
+        }
+    }
+    let own = Some("rack r1 may draw 900 W, and its maxWatts is not known");
+    let beside = Some("1 of the hosts that draw there have no maxWatts, a first");
+    check(Some(900), Phase::Idle, [Some(300), Some(300)], [None, None]);
+    check(Some(900), Phase::Idle, [None, Some(300)], [own, None]); // it is off, and stays so
+    check(Some(900), Phase::Serving, [None, Some(300)], [own, beside]);
+    check(Some(900), Phase::Reserved, [None, Some(300)], [own, beside]);
+    check(Some(900), Phase::Serving, [None, None], [own, own]);
+    check(None, Phase::Serving, [None, None], [None, None]);
 }
 
 #[test]
@@ -252,6 +285,29 @@ fn members_follow_nodes_and_hosts() {
     let coming = snapshot.cluster.nodes.iter().find(|node| node.name() == "new").unwrap();
     assert_eq!(coming.metadata.labels.text("nodepool"), Some("web"));
     assert!(coming.status.allocatable.contains("cpu"));
+}
+
+#[test]
+fn a_host_that_a_person_added_to_a_full_pool_is_marked() {
+    let built = |view: bool| {
+        let hosts = vec![
+            host("a", Phase::Serving, |h| status(h).kubernetes_node = Some("a".into())),
+            host("extra", Phase::Degraded, |h| {
+                status(h).kubernetes_node = Some("extra".into());
+                status(h).bmc_reachable = true;
+                surplus(h);
+            }),
+        ];
+        let objects = Objects { nodes: vec![node("a", true), node("extra", true)], ..Objects::default() };
+        let seen = ClusterView { fresh_at: now(), objects: Arc::new(objects), ..ClusterView::default() };
+        let observed = if view { Observed::View(seen) } else { Observed::NotConnected };
+        build(&Inputs { pools: vec![metal()], hosts, observed, ..inputs() })
+    };
+    for view in [true, false] {
+        let snapshot = built(view).snapshot;
+        let marked = |name: &str| snapshot.members.get(name).map(|member| member.surplus);
+        assert_eq!((marked("a"), marked("extra")), (Some(false), Some(true)), "{view}");
+    }
 }
 
 #[test]
@@ -341,6 +397,52 @@ fn triggers_ask_for_more_agree_to_less_or_hold() {
     check(vec![("up", finding(true)), ("down", finding(true))], Some(Trigger::Up), 0);
     check(vec![("up", unknown())], None, 1);
     check(vec![("down", finding(true)), ("down", unknown())], Some(Trigger::Idle), 1);
+}
+
+/// The node that a trigger called up shows in its metric only after a while: nobody calls up a second one for it, and the
+/// pool is looked at again when the time is over.
+#[test]
+fn a_trigger_gives_its_metric_the_time_to_show_the_last_node() {
+    #[track_caller]
+    fn check(durations: &[(&str, bool)], settles: Duration, until: Option<&str>, observed: &Observed) {
+        let triggers: Vec<Value> = durations
+            .iter()
+            .map(|(duration, _)| json!({"metricQuery": "q", "threshold": 1, "duration": duration, "scaleDirection": "up"}))
+            .collect();
+        let mut input = pool(
+            "web",
+            json!({"platform": {"type": "baremetal"}, "autoscaling": {
+                "enabled": true, "minNodes": 1, "maxNodes": 4, "triggers": triggers}}),
+        );
+        let specs = input.object.spec.autoscaling.as_ref().unwrap().triggers().to_vec();
+        let finding = |fires| Finding { fires, value: "1".into(), why: "x".into() };
+        let found = durations.iter().map(|(_, fires)| Known::Value { value: finding(*fires), at: now() });
+        input.triggers = specs
+            .into_iter()
+            .zip(found)
+            .map(|(trigger, finding)| TriggerInput { trigger, finding })
+            .collect();
+        let came = host("a", Phase::Serving, |h| {
+            status(h).kubernetes_node = Some("a".into());
+            status(h).serving_since = Some(at("01:59:30"));
+        });
+        let observed = observed.clone();
+        let built = build(&Inputs { pools: vec![input], hosts: vec![came], observed, ..inputs() });
+        let pool = &built.snapshot.pools[0];
+        assert_eq!(pool.demand.trigger_settles, settles);
+        let wait = muster_engine::down::unsettled(&built.snapshot, pool).map(|wait| wait.until);
+        assert_eq!(wait, until.map(at));
+        assert!(wait.is_none_or(|wait| built.next.is_some_and(|next| next <= wait)), "{:?}", built.next);
+    }
+    let objects = Objects { nodes: vec![node("a", true)], ..Objects::default() };
+    let view = ClusterView { fresh_at: now(), objects: Arc::new(objects), ..ClusterView::default() };
+    for observed in [Observed::View(view), Observed::NotConnected] {
+        check(&[("5m", true)], Duration::from_mins(5), Some("02:04:30"), &observed);
+        check(&[("5s", true)], Duration::from_mins(1), Some("02:00:30"), &observed); // a scrape takes its time
+        check(&[("5m", true), ("2m", true)], Duration::from_mins(2), Some("02:01:30"), &observed);
+        check(&[("5m", true), ("2m", false)], Duration::from_mins(5), Some("02:04:30"), &observed);
+        check(&[("5m", false)], Duration::ZERO, None, &observed);
+    }
 }
 
 #[test]

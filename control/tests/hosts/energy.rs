@@ -69,3 +69,24 @@ async fn a_silent_bmc_saves_nothing() {
     assert_eq!(after.saved_milliwatt_hours, before.saved_milliwatt_hours);
     assert_eq!(after.milliwatts.value(), None, "{:?}", after.milliwatts);
 }
+
+/// A host that leaves takes nothing away from what its pool is counted with: a counter that falls is taken for one that began
+/// anew, and all of it counts once more.
+#[tokio::test(start_paused = true)]
+async fn the_energy_of_a_pool_never_falls() {
+    let world = World::new().await;
+    for name in ["h1", "h2"] {
+        world.register(name, |spec| spec.idle_watts = Some(180)).await;
+        world.until(name, Phase::Idle, 120).await;
+    }
+    world.pass(1_800).await;
+    let saved = || world.host_loop.figures().pools["gpu"].saved_milliwatt_hours;
+    let before = saved();
+    let stored = metrics(&world, "h1").await.saved_milliwatt_hours;
+    assert!(before >= 2 * stored - 10_000 && stored > 50_000, "{before} of {stored} each");
+    world.respec("h1", |spec| spec.pool = "web".into()).await;
+    world.pass(1_800).await;
+    let pools = world.host_loop.figures().pools;
+    assert!(pools["gpu"].saved_milliwatt_hours > before, "{pools:?}");
+    assert!(pools["web"].saved_milliwatt_hours < 2 * stored, "only what it saved there: {pools:?}");
+}

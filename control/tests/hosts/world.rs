@@ -881,6 +881,7 @@ impl World {
             reason: "2 pods wait".into(),
             epoch: self.fence.epoch.0,
             at: self.outside.clock.now(),
+            spread_weighed: false,
         };
         self.put(keys::host(name, HostRecord::Intent), &intent).await;
     }

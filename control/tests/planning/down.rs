@@ -43,7 +43,12 @@ async fn a_node_goes_after_its_delay_and_the_delay_survives_a_new_leader() {
     let evidence = decision.actions[0].evidence.as_ref().expect("figures");
     assert_eq!((evidence.percent, evidence.mark, evidence.required), (0, Some(30), Duration::from_mins(10)));
     assert_eq!(evidence.unneeded_since, Some("2026-11-16T02:00:00Z".parse().unwrap()));
-    assert_eq!(world.intent("b").await.unwrap().want, Switch::Off);
+    let intent = world.intent("b").await.unwrap();
+    assert_eq!(
+        (intent.want, intent.spread_weighed),
+        (Switch::Off, true),
+        "no second opinion on racks and zones"
+    );
     assert_eq!(world.intent("a").await, None);
 }
 
@@ -395,4 +400,43 @@ async fn cba_ended_pods_count_for_nothing_and_pods_must_have_room_elsewhere() {
         world.show(|_| {});
     }
     assert_eq!((world.intent("a").await, world.intent("b").await), (None, None));
+}
+
+/// A server goes for one that costs less when that one serves, and not before: its pods have nowhere else to go.
+#[tokio::test]
+async fn a_node_that_is_replaced_goes_when_the_new_one_serves() {
+    let mut world = World::new().await;
+    let auto = json!({"enabled": true, "minNodes": 0, "maxNodes": 3, "scaleDownDelay": "0s"});
+    world.pool("web", json!({"platform": {"type": "baremetal"}, "autoscaling": auto})).await;
+    world.global(|global| global.energy_price_micros = Some(300_000)).await;
+    for (host, watts) in [("a", 400), ("b", 400), ("c", 60)] {
+        world
+            .host_with(host, json!({"pool": "web", "idleWatts": watts / 2, "maxWatts": watts}), |_| {})
+            .await;
+    }
+    for host in ["a", "b"] {
+        world.serve(host, "web").await;
+    }
+    world.pass(Duration::from_hours(2));
+    let set = json!({"metadata": {"name": "web", "namespace": "default"}, "spec": {"replicas": 3}});
+    world.show(|objects| {
+        objects.replica_sets = vec![serde_json::from_value(set).unwrap()];
+        objects.pods.extend([running("web-1", "2", "a"), running("web-2", "1", "b")]);
+        // Somebody works on b: it keeps what it has and takes nothing.
+        objects.nodes[1].spec.unschedulable = true;
+        objects.nodes[1].metadata.annotations.insert("karpenter.sh/do-not-disrupt", "true".into());
+    });
+    let decision = World::decided(&world.turn().await);
+    assert_eq!(world.intent("c").await.map(|intent| intent.want), Some(Switch::On), "{decision:#?}");
+    assert_eq!(world.intent("a").await, None, "its pods have no place yet: {decision:#?}");
+    world.pass(Duration::from_secs(11));
+    world.show(|_| {});
+    let turn = world.turn().await;
+    assert_eq!(world.intent("a").await, None, "the other one is on its way: {turn:?}");
+    world.serve("c", "web").await;
+    world.pass(Duration::from_hours(2));
+    world.show(|_| {});
+    let decision = World::decided(&world.turn().await);
+    assert_eq!(world.intent("a").await.map(|intent| intent.want), Some(Switch::Off), "{decision:#?}");
+    assert_eq!(world.intent("c").await.map(|intent| intent.want), Some(Switch::On));
 }

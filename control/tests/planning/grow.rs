@@ -279,6 +279,29 @@ async fn a_cluster_out_of_sync_is_waited_for() {
     assert_eq!(World::decided(&world.turn().await).outcome.state, OutcomeState::Acted);
 }
 
+/// Two records that mean one machine: the host loop leaves the second one alone, and so does the planner, until one of them
+/// is corrected.
+#[tokio::test]
+async fn a_host_that_the_inventory_sets_aside_is_not_asked_for() {
+    let mut world = World::new().await;
+    world.metal("web", 0, 3).await;
+    for host in ["b", "a"] {
+        world.host_with(host, json!({"pool": "web", "macAddress": "02:00:00:00:00:01"}), |_| {}).await;
+    }
+    world.show(|objects| objects.pods.push(pod("web-1", "2")));
+    let decision = World::decided(&world.turn().await);
+    let woken: Vec<_> = decision.actions.iter().filter_map(|action| action.host.as_deref()).collect();
+    assert_eq!(woken, ["b"], "{decision:#?}"); // it was registered before
+    world.show(|objects| objects.pods.push(pod("web-2", "8")));
+    world.pass(Duration::from_secs(11));
+    let turn = world.turn().await;
+    assert_eq!(world.intent("a").await, None, "{turn:?}");
+    world.respec("a", json!({"macAddress": "02:00:00:00:00:02"})).await;
+    world.pass(Duration::from_secs(11));
+    let turn = world.turn().await;
+    assert!(world.intent("a").await.is_some(), "{turn:?}");
+}
+
 /// OPS-R15: a rack that may start one machine at a time gets one, and its cap on watts holds.
 #[tokio::test]
 async fn ops_r15_racks_start_no_more_than_they_may() {

@@ -6,22 +6,27 @@ use std::sync::{
 };
 
 use async_trait::async_trait;
-use muster_control::{planner::Heard, registry::NodePool};
+use muster_control::{
+    planner::Heard,
+    registry::{NodePool, Stored},
+};
 use muster_model::{
     Duration, Known, Timestamp, condition,
     host::Switch,
-    pool::Trigger,
+    pool::{PoolContext, Trigger},
     trigger::{Finding, Triggers},
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::world::{World, pod, running};
+use crate::world::{World, context, pod, running};
 
 /// How a server does not answer.
 #[derive(Debug, Clone, Copy)]
 enum How {
     After(Duration),
+    /// It answers then, as to what it was asked.
+    Late(Duration),
     Never,
 }
 
@@ -41,13 +46,21 @@ impl Triggers for Hanging {
         if self.hangs.load(Ordering::SeqCst) {
             match self.how {
                 How::After(length) => tokio::time::sleep(length.as_std()).await,
+                How::Late(length) => {
+                    tokio::time::sleep(length.as_std()).await;
+                    return fires(now);
+                }
                 How::Never => std::future::pending().await,
             }
             return Known::Unknown { why: "Prometheus did not answer in time".into(), since: now };
         }
-        let value = Finding { fires: true, value: "0".into(), why: "the value has been below 5".into() };
-        Known::Value { value, at: now }
+        fires(now)
     }
+}
+
+fn fires(now: Timestamp) -> Known<Finding> {
+    let value = Finding { fires: true, value: "0".into(), why: "the value has been below 5".into() };
+    Known::Value { value, at: now }
 }
 
 /// Two pools with 20 triggers each that allow fewer nodes; two hosts serve, and one of them is not needed.
@@ -152,4 +165,33 @@ async fn answers_that_come_late_are_heard_of() {
     world.show(|_| {});
     let _ = world.turn().await;
     assert_eq!(metrics(&world, &pool).await.0, "True");
+}
+
+/// A trigger that was edited while it was asked: what is said of its older form is not known of this one.
+#[tokio::test(start_paused = true)]
+#[allow(clippy::disallowed_methods, reason = "the time of the test is tokio's")]
+async fn an_answer_to_an_older_form_of_a_trigger_is_asked_for_again() {
+    let (mut world, pool, server) = watched(How::Late(Duration::from_secs(10)), true).await;
+    let _ = world.turn().await;
+    let now = world.now();
+    let change = |stored: &Stored<NodePool>| {
+        let mut spec = serde_json::to_value(&stored.object.spec).unwrap();
+        for trigger in spec["autoscaling"]["triggers"].as_array_mut().unwrap() {
+            trigger["threshold"] = json!(4);
+        }
+        let patch = json!({"spec": {"autoscaling": {"triggers": spec["autoscaling"]["triggers"]}}});
+        let parsed = stored.object.merge_patch(&patch, &PoolContext::default())?;
+        let mut pool = stored.object.clone();
+        pool.apply(parsed.value, now);
+        Ok((pool, Vec::new()))
+    };
+    let id = pool.id.uuid();
+    world.registry.update(&context(now), id, &|_| true, change, |txn, _| txn).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(11).as_std()).await;
+    server.hangs.store(false, Ordering::SeqCst);
+    world.pass(Duration::from_secs(11));
+    world.show(|_| {});
+    let _ = world.turn().await;
+    assert_eq!(metrics(&world, &pool).await.0, "True");
+    assert_eq!(server.asked.load(Ordering::SeqCst), 60, "two pools of 20, and 20 of them once more");
 }

@@ -6,20 +6,22 @@ use std::sync::{
 };
 
 use async_trait::async_trait;
-use muster_control::planner::Planning;
+use muster_control::planner::{Did, Planning};
 use muster_model::{
     Clock, Duration, Timestamp,
-    store::{Committed, Entry, List, Page, Revision, Store, StoreError, StoreStats, Txn, WatchStream},
+    store::{Committed, Entry, List, Page, Revision, Store, StoreError, StoreStats, Txn, WatchStream, Write},
 };
 use muster_store::memory::Memory;
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{CLUSTER, World};
+use crate::world::{CLUSTER, World, pod};
 
 #[derive(Debug, Clone, Copy)]
 enum First {
     NeverEnds,
     Panics,
+    /// It is answered; the first write of the intent of host `b` is not.
+    BreaksAtB,
 }
 
 /// A store whose first answer about what planners remember is a trap. They ask in the middle of a look.
@@ -28,6 +30,12 @@ struct Trap {
     store: Memory,
     first: First,
     asked: AtomicU32,
+    broken: AtomicU32,
+}
+
+fn trap(first: First) -> Arc<Trap> {
+    let (asked, broken) = (AtomicU32::default(), AtomicU32::default());
+    Arc::new(Trap { store: Memory::default(), first, asked, broken })
 }
 
 #[async_trait]
@@ -48,6 +56,14 @@ impl Store for Trap {
     }
 
     async fn commit(&self, txn: Txn) -> Result<Committed, StoreError> {
+        let at_b =
+            |write: &Write| matches!(write, Write::Put { key, .. } if key == "/baremetal/nodes/b/intent");
+        if matches!(self.first, First::BreaksAtB)
+            && txn.writes.iter().any(at_b)
+            && self.broken.fetch_add(1, Ordering::SeqCst) == 0
+        {
+            return Err(StoreError::Unavailable { store: "trap".into(), why: "as the test wants it".into() });
+        }
         self.store.commit(txn).await
     }
 
@@ -91,7 +107,7 @@ impl Clock for Impatient {
 
 #[allow(clippy::disallowed_methods, reason = "the test waits for a condition")]
 async fn is_started_again(first: First) {
-    let trap = Arc::new(Trap { store: Memory::default(), first, asked: AtomicU32::default() });
+    let trap = trap(first);
     let world = World::with(trap.clone(), true, "active").await;
     world.metal("web", 0, 2).await;
     let (_elect, leading) = tokio::sync::watch::channel(Some(world.fence.clone()));
@@ -123,4 +139,28 @@ async fn ops_f4_a_planner_that_is_stuck_is_started_again() {
 #[tokio::test]
 async fn ops_f4_a_planner_that_breaks_off_is_started_again() {
     is_started_again(First::Panics).await;
+}
+
+/// What was written before the store went away is written: the next look goes on from there, and remembers when it was.
+#[tokio::test]
+async fn a_plan_that_breaks_off_halfway_is_remembered_as_far_as_it_came() {
+    let mut world = World::with(trap(First::BreaksAtB), true, "active").await;
+    world.metal("web", 0, 2).await;
+    for host in ["a", "b"] {
+        world.host(host, "web").await;
+    }
+    world.show(|objects| objects.pods.extend(["web-1", "web-2"].map(|name| pod(name, "8"))));
+    let first = world.now();
+    let turn = world.turn().await;
+    assert!(matches!(turn.did, Did::Waited(_)), "{turn:?}");
+    assert!(world.intent("a").await.is_some() && world.intent("b").await.is_none());
+    // The pods are gone: nothing more is called up, and nothing else tells of the first host.
+    world.show(|objects| objects.pods.clear());
+    world.pass(Duration::from_secs(11));
+    world.show(|_| {});
+    let _ = world.turn().await;
+    let key = format!("/muster/planner/{CLUSTER}");
+    let stored = world.store.get(&key).await.unwrap().expect("it remembers");
+    let memory: serde_json::Value = serde_json::from_slice(&stored.value).unwrap();
+    assert_eq!(memory["grownAt"]["web"], serde_json::json!(first), "{memory}");
 }

@@ -292,7 +292,7 @@ impl World {
         spec: Value,
         change: impl FnOnce(&mut BareMetalNodeStatus),
     ) {
-        let mut body = json!({"powerInterface": "redfish", "mgmtAddress": "10.0.0.7",
+        let mut body = json!({"powerInterface": "redfish", "mgmtAddress": "10.0.0.7", "systemId": name,
             "bmcCredentials": "rack-1", "resources": {"cpu": "8", "memory": "32Gi"}});
         muster_model::patch::merge_patch(&mut body, &spec);
         let spec = BareMetalNodeSpec::read(&body, "spec").unwrap().value;

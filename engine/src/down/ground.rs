@@ -337,7 +337,7 @@ fn bound<'a>(snapshot: &'a Snapshot, places: &FixedMap<&str, u32>, real: usize) 
 }
 
 /// Pending pods that the plan places, with the number of their place.
-fn arrivals<'a>(
+pub(super) fn arrivals<'a>(
     snapshot: &'a Snapshot,
     plan: &Plan,
     places: &FixedMap<&str, u32>,

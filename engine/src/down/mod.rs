@@ -14,6 +14,7 @@ mod budgets;
 mod exits;
 mod floor;
 mod ground;
+mod headroom;
 mod index;
 mod intern;
 mod nodes;
@@ -32,7 +33,7 @@ pub(crate) use ground::by_name;
 pub use pods::{Controllers, Fate, blocks, fate};
 pub use report::{Blocker, Kept, Movement, Outcome, PodBlock, Refusal, Refused, Report, Verdict, Witness};
 pub(crate) use steps::step_among;
-pub use steps::{Step, above_mark, step};
+pub use steps::{Step, Unsettled, above_mark, step, unsettled};
 pub use usage::{Share, Usage};
 
 use crate::{

@@ -19,7 +19,8 @@ pub(crate) fn spot<'a>(seat: &Seat<'a>, host: Option<&'a Host>) -> Spot<'a> {
     [rack, zone.or_else(|| seat.node.metadata.labels.text(ZONE_LABEL))]
 }
 
-/// How many nodes of one pool stay in each rack and zone.
+/// How many nodes of one pool serve and stay in each rack and zone. One that is not ready holds no place: the host loop
+/// takes the planner's word for what is the last.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Places<'a> {
     required: [u32; 2],

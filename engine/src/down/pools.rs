@@ -1,18 +1,18 @@
 //! What pools allow: sizes, marks, headroom, triggers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use muster_model::{Timestamp, k8s::Node};
+use muster_model::Timestamp;
 
 use super::{
     ground::{Ground, Seat},
+    headroom::Headroom,
     places::{self, Places, Spot},
     report::Blocker,
 };
 use crate::{
-    fit::Amounts,
     plan::Plan,
-    snapshot::{Host, MemberState, Mode, Pool, Trigger},
+    snapshot::{Host, Member, MemberState, Mode, Pool, Trigger},
     solve::State,
     trouble::{Troubles, Unready},
 };
@@ -36,10 +36,6 @@ pub(crate) struct Tally<'a> {
     pub(crate) allocatable: Vec<i64>,
     pub(crate) used: Vec<i64>,
     places: Places<'a>,
-    /// Headroom by name: required, and held by nodes that stay if no lane has it.
-    headroom: Vec<(Box<str>, i64, Option<usize>, i64)>,
-    /// Nodes that stay and have no pod to move.
-    free_nodes: u32,
 }
 
 #[derive(Debug, Clone)]
@@ -47,10 +43,9 @@ pub(crate) struct Pools<'a> {
     pub(crate) tallies: Vec<Tally<'a>>,
     /// Pool of every seat.
     pub(crate) of: Vec<Option<u32>>,
-    /// Whether a seat has pods that would have to move, or gets some.
-    occupied: Vec<bool>,
     /// Rack and zone of every seat.
     spots: Vec<Spot<'a>>,
+    headroom: Headroom,
     troubles: Troubles<'a>,
     cpu: Option<usize>,
     memory: Option<usize>,
@@ -66,8 +61,8 @@ impl<'a> Pools<'a> {
         let hosts: BTreeMap<&str, &Host> = snapshot.hosts.iter().map(|host| (&*host.name, host)).collect();
         let mut pools = Self {
             of: Vec::with_capacity(ground.seats.len()),
-            occupied: Vec::with_capacity(ground.seats.len()),
             spots: Vec::with_capacity(ground.seats.len()),
+            headroom: Headroom::default(),
             troubles: Troubles::of(snapshot),
             cpu: lane("cpu"),
             memory: lane("memory"),
@@ -76,8 +71,6 @@ impl<'a> Pools<'a> {
         for (at, seat) in ground.seats.iter().enumerate() {
             let pool = seat.member.and_then(|member| by_name.get(&*member.pool)).copied();
             pools.of.push(pool);
-            let guests = if at < ground.real { ground.on(at as u32).len() } else { 0 };
-            pools.occupied.push(guests > 0 || seat.arriving > 0);
             let host = seat.member.and_then(|member| hosts.get(member.host.as_deref()?)).copied();
             let spot = places::spot(seat, host);
             pools.spots.push(spot);
@@ -96,11 +89,12 @@ impl<'a> Pools<'a> {
                 tally.allocatable[lane] += capacity;
                 tally.used[lane] += capacity - state.room(at)[lane];
             }
-            tally.hold(seat.node, 1);
-            tally.free_nodes += u32::from(seat.receives && !pools.occupied[at]);
-            tally.places.add(spot);
+            if seat.member.is_some_and(|member| member.state == MemberState::Ready && !member.surplus) {
+                tally.places.add(spot);
+            }
         }
-        for member in snapshot.members.values().filter(|member| member.state != MemberState::Leaving) {
+        let stays = |member: &&Member| member.state != MemberState::Leaving && !member.surplus;
+        for member in snapshot.members.values().filter(stays) {
             if let Some(&pool) = by_name.get(&*member.pool) {
                 tallies[pool as usize].staying += 1;
                 tallies[pool as usize].ready += u32::from(member.state == MemberState::Ready);
@@ -111,6 +105,7 @@ impl<'a> Pools<'a> {
             tally.surplus = tally.staying.saturating_sub(most);
         }
         pools.tallies = tallies;
+        pools.headroom = Headroom::new(ground, plan, &pools.of);
         pools
     }
 
@@ -135,7 +130,7 @@ impl<'a> Pools<'a> {
         node: u32,
         moves: &[(u32, u32)],
     ) -> Vec<Blocker> {
-        let mut found = Vec::new();
+        let mut found = self.headroom.tight(ground, &self.of, node, moves);
         if self.tallies.iter().all(|tally| !tally.has_marks()) {
             return found;
         }
@@ -144,9 +139,7 @@ impl<'a> Pools<'a> {
             if self.tallies[pool as usize].has_marks() {
                 let mut tally = self.tallies[pool as usize].clone();
                 tally.shift(&used, (Some(pool) == own).then_some(&ground.seats[node as usize]));
-                tally.free_nodes -= self.free_nodes_lost(pool, node, moves);
                 found.extend(tally.above_mark(self.cpu, self.memory));
-                found.extend(tally.below_headroom());
             }
         }
         found
@@ -157,13 +150,9 @@ impl<'a> Pools<'a> {
         let own = self.of[node as usize];
         for (pool, used) in self.used_deltas(ground, state, node, moves) {
             let seat = (Some(pool) == own).then_some(&ground.seats[node as usize]);
-            let lost = self.free_nodes_lost(pool, node, moves);
             self.tallies[pool as usize].shift(&used, seat);
-            self.tallies[pool as usize].free_nodes -= lost;
         }
-        for &(_, to) in moves {
-            self.occupied[to as usize] = true;
-        }
+        self.headroom.remove(&self.of, node, moves);
         if let Some(pool) = own {
             let tally = &mut self.tallies[pool as usize];
             tally.removed += 1;
@@ -171,14 +160,6 @@ impl<'a> Pools<'a> {
             tally.staying = tally.staying.saturating_sub(1);
             tally.ready = tally.ready.saturating_sub(1);
         }
-    }
-
-    /// Nodes of the pool that are free now, and gone or used once the node is removed so.
-    fn free_nodes_lost(&self, pool: u32, node: u32, moves: &[(u32, u32)]) -> u32 {
-        let free = |seat: u32| self.of[seat as usize] == Some(pool) && !self.occupied[seat as usize];
-        let used: BTreeSet<u32> = moves.iter().map(|&(_, to)| to).filter(|&to| free(to)).collect();
-        let lost = used.len() as u32 + u32::from(free(node));
-        lost.min(self.tallies[pool as usize].free_nodes)
     }
 
     /// How the used amounts of pools change. In `state` the pods have been lifted off the node, so that what
@@ -219,14 +200,6 @@ impl<'a> Pools<'a> {
 
 fn tally<'a>(pool: &'a Pool, plan: &Plan, ground: &Ground<'_>) -> Tally<'a> {
     let lanes = ground.lanes.len();
-    let mut required = Amounts::capacity(&pool.headroom);
-    let shape = Amounts::rounded(&pool.spare.shape);
-    for _ in 0..pool.spare.pods {
-        required.add(&shape);
-    }
-    let headroom = required
-        .entries()
-        .map(|(name, wanted)| (name.into(), wanted, ground.lanes.iter().position(|lane| **lane == *name), 0));
     Tally {
         pool,
         staying: 0,
@@ -238,8 +211,6 @@ fn tally<'a>(pool: &'a Pool, plan: &Plan, ground: &Ground<'_>) -> Tally<'a> {
         allocatable: vec![0; lanes],
         used: vec![0; lanes],
         places: Places::new(pool),
-        headroom: headroom.collect(),
-        free_nodes: 0,
     }
 }
 
@@ -253,15 +224,6 @@ impl Tally<'_> {
         }
     }
 
-    fn hold(&mut self, node: &Node, sign: i64) {
-        for (name, _, lane, held) in &mut self.headroom {
-            if lane.is_none() {
-                let quantity = node.status.allocatable.get(name).copied().unwrap_or_default();
-                *held += sign * if &**name == "cpu" { quantity.milli() } else { quantity.value() };
-            }
-        }
-    }
-
     /// Changes used amounts, and takes a node out.
     fn shift(&mut self, used: &[i64], gone: Option<&Seat<'_>>) {
         for (sum, delta) in self.used.iter_mut().zip(used) {
@@ -271,16 +233,12 @@ impl Tally<'_> {
             for (sum, capacity) in self.allocatable.iter_mut().zip(&seat.capacity) {
                 *sum -= capacity;
             }
-            self.hold(seat.node, -1);
         }
     }
 
     fn has_marks(&self) -> bool {
         let demand = &self.pool.demand;
-        demand.target_cpu_percent.is_some()
-            || demand.target_memory_percent.is_some()
-            || !self.headroom.is_empty()
-            || self.pool.spare.nodes > 0
+        demand.target_cpu_percent.is_some() || demand.target_memory_percent.is_some()
     }
 
     /// The least number of ready nodes to keep.
@@ -334,26 +292,6 @@ impl Tally<'_> {
                 used,
                 allocatable,
                 mark,
-            })
-        })
-    }
-
-    fn below_headroom(&self) -> Option<Blocker> {
-        if self.free_nodes < self.pool.spare.nodes {
-            return Some(Blocker::Headroom {
-                pool: self.pool.name.to_string(),
-                resource: "nodes".into(),
-                left: i64::from(self.free_nodes),
-                required: i64::from(self.pool.spare.nodes),
-            });
-        }
-        self.headroom.iter().find_map(|(resource, required, lane, held)| {
-            let left = lane.map_or(*held, |lane| self.allocatable[lane] - self.used[lane]);
-            (left < *required).then(|| Blocker::Headroom {
-                pool: self.pool.name.to_string(),
-                resource: resource.clone(),
-                left,
-                required: *required,
             })
         })
     }

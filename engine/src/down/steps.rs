@@ -22,6 +22,29 @@ pub enum Step {
     HighMark { share: Share, mark: u32, since: Timestamp, required: Duration },
 }
 
+/// A trigger that asks for more, and whose metric had no time yet to show the pool's youngest node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unsettled {
+    /// Since when that node serves.
+    pub since: Timestamp,
+    pub required: Duration,
+    /// When the trigger is believed again.
+    pub until: Timestamp,
+}
+
+/// Why a pool whose trigger asks for more waits with it, if it does.
+pub fn unsettled(snapshot: &Snapshot, pool: &Pool) -> Option<Unsettled> {
+    let required = pool.demand.trigger_settles;
+    if pool.demand.trigger != Some(Trigger::Up) || required == Duration::ZERO {
+        return None;
+    }
+    let ours = |node: &str| snapshot.members.get(node).is_some_and(|member| member.pool == pool.name);
+    let nodes = snapshot.cluster.nodes.iter().filter(|node| ours(node.name()));
+    let since = nodes.filter_map(|node| node.metadata.creation_timestamp).max()?;
+    let until = since.saturating_add(required);
+    (snapshot.now < until).then_some(Unsettled { since, required, until })
+}
+
 /// The step that a pool asks for now, beside what pending pods need.
 pub fn step(snapshot: &Snapshot, pool: &Pool) -> Option<Step> {
     step_among(snapshot, pool, || bound(snapshot))
@@ -43,7 +66,7 @@ pub(crate) fn step_among<'p, I: Iterator<Item = (&'p Pod, &'p str, u32)>>(
     if members.any(|member| matches!(member.state, MemberState::Upcoming { .. })) {
         return None;
     }
-    if demand.trigger == Some(Trigger::Up) {
+    if demand.trigger == Some(Trigger::Up) && unsettled(snapshot, pool).is_none() {
         return Some(Step::Trigger);
     }
     let since = demand.high_since?;

@@ -13,8 +13,8 @@ use crate::{
     audit::audit,
     plan::NewNode,
     snapshot::{
-        Gap, Health, Hold, Host, HostState, Member, MemberState, Mode, Pool, PowerLimits, Scope, Stops,
-        Template, Trigger,
+        Gap, Health, Hold, Host, HostState, Member, MemberState, Mode, Pool, PowerLimits, Scope, Spare,
+        Stops, Template, Trigger,
     },
 };
 
@@ -201,6 +201,31 @@ fn a_pool_above_its_size_sheds_busy_nodes_but_only_the_surplus() {
     assert_eq!(removed(&snapshot).len(), 1);
     snapshot.pools[0].max = 3;
     assert!(removed(&snapshot).is_empty());
+}
+
+/// Somebody switched `d` on while the pool was full: it is held and cordoned, and nobody goes in its place.
+#[test]
+fn no_node_goes_for_one_that_a_person_added_to_a_full_pool() {
+    let mut snapshot = base();
+    snapshot.pools[0].max = 3;
+    snapshot.cluster.pods[0] = pod("a-1", "a", "2");
+    let mut extra = node("d", "4");
+    extra.spec.unschedulable = true;
+    snapshot.cluster.nodes.push(extra);
+    snapshot.members.insert("d".into(), Member { surplus: true, ..member("p") });
+    snapshot.holds = vec![Hold {
+        scope: Scope::Node("d".into()),
+        stops: Stops::Removal,
+        why: "it stays cordoned until there is room".into(),
+        until: None,
+    }];
+    assert!(removed(&snapshot).is_empty());
+    snapshot.pools[0].min = 3;
+    snapshot.cluster.pods[0] = pod("a-1", "a", "500m");
+    assert!(removed(&snapshot).is_empty(), "a node without new pods is none of the least that serve");
+    snapshot.pools[0].min = 0;
+    snapshot.pools[0].max = 2;
+    assert_eq!(removed(&snapshot).len(), 1, "the person who lowers the size is followed all the same");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use super::{
     templates, with_number,
 };
 use crate::{
+    down::{Unsettled, unsettled},
     plan::Target,
     snapshot::{Health, Host, MemberState, Pool},
 };
@@ -46,7 +47,8 @@ fn outline<'s>(scene: &Scene<'s>, pool: &Pool) -> Outline<'s> {
         members.iter().filter_map(|(name, member)| in_flight(scene, name, member)).collect();
     let causes = causes(scene, pool);
     let late = in_flight.iter().filter(|cause| cause.code == Code::Overdue).count();
-    let cause = verdict(pool, count(members.len()), new, removed, late, &why_not_more, &causes);
+    let wait = unsettled(snapshot, pool);
+    let cause = verdict(pool, count(members.len()), new, removed, late, wait, &why_not_more, &causes);
     let headline = one_line(&format!("pool {} {}", pool.name, cause.text));
     Outline { members, new, removed, why_not_more, in_flight, causes, cause, headline }
 }
@@ -92,12 +94,14 @@ fn template_unknown(pool: &Pool) -> Cause {
         .saying("nobody knows what a node of it looks like; set spec.template")
 }
 
+#[allow(clippy::too_many_arguments, reason = "each is a fact of its own")]
 fn verdict(
     pool: &Pool,
     nodes: u32,
     new: u32,
     removed: u32,
     late: usize,
+    wait: Option<Unsettled>,
     stops: &[Cause],
     causes: &[NewNodeCause],
 ) -> Cause {
@@ -119,9 +123,19 @@ fn verdict(
             .saying(format!("{size}; grows by {new} for {pods} {}", if pods == 1 { "pod" } else { "pods" })),
         () if removed > 0 => Cause::new(Code::Shrinks, object, "spec.autoscaling")
             .saying(format!("{size}; shrinks by {removed}")),
-        () => match stuck {
-            Some(stop) => Cause { text: format!("{size}; cannot grow: {}", stop.text), ..stop.clone() },
-            None => Cause::new(Code::Steady, object, "spec.autoscaling")
+        () => match (stuck, wait) {
+            (Some(stop), _) => Cause { text: format!("{size}; cannot grow: {}", stop.text), ..stop.clone() },
+            (None, Some(Unsettled { since, required, until })) => Cause::new(
+                Code::TriggerWaits,
+                object,
+                "spec.autoscaling.triggers",
+            )
+            .found(format!("its last node serves since {since}"), required.to_string())
+            .until(Some(until))
+            .saying(format!(
+                "{size}; a trigger waits until {until}: its metric has {required} to show the last node"
+            )),
+            (None, None) => Cause::new(Code::Steady, object, "spec.autoscaling")
                 .saying(format!("{size}; nothing asks for more")),
         },
     }

@@ -110,6 +110,7 @@ codes! {
     Upcoming: "node", "The node is on its way.";
     Overdue: "node", "The node is on its way for longer than expected, and counts against the maximum.";
     Unready: "node", "The node is not ready, so nobody can say what runs there.";
+    TriggerWaits: "pool", "A trigger asks for more, and its metric has had no time to show the node that came last.";
     Steady: "pool", "The pool neither grows nor shrinks in this plan.";
     Grows: "pool", "The plan adds nodes to the pool.";
     Shrinks: "pool", "The plan removes nodes from the pool.";

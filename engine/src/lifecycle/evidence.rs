@@ -222,7 +222,8 @@ impl PodsView {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolView {
     pub below_max: bool,
-    /// The rack or zone that would be left without a node although the pool asks for spread, as in `rack r1`.
+    /// The rack or zone that would be left without a node although the pool asks for spread, as in `rack r1`. It binds
+    /// whoever has not weighed that: the planner has, by the pool's schedule of now.
     pub last_there: Option<String>,
     /// How many pods would have no place if this host were gone.
     pub would_pend: Known<u32>,

@@ -28,7 +28,7 @@ pub(super) fn enrolling(mut turn: Turn<'_>) -> Step {
             "OnAtEnrolment",
             "it was registered while on, and no node of it has joined",
         );
-        if let Want::Off(cause @ Cause::Manual { .. }, reason) = turn.want() {
+        if let Some((cause, reason)) = turn.newly_wanted_off() {
             return off_by_hand(turn, cause, &reason);
         }
         return turn.stay_by(Rule::Row(3), "it is on and 0 nodes of it have joined; left alone");
@@ -95,14 +95,15 @@ fn unexpected_on(mut turn: Turn<'_>) -> Step {
     if turn.is_node_ready() {
         return adopt(turn);
     }
-    let since = *turn.status.unexpected_on_since.get_or_insert(turn.now);
+    let by_hand = turn.newly_wanted_off();
+    let since = turn.status.unexpected_on_since.unwrap_or(turn.now);
     turn.condition(
         ConditionType::UnexpectedOn,
         Some(true),
         "SwitchedOnByHand",
         "it was switched on by somebody else, or power came back",
     );
-    if let Want::Off(cause @ Cause::Manual { .. }, reason) = turn.want() {
+    if let Some((cause, reason)) = by_hand {
         return off_by_hand(turn, cause, &reason);
     }
     let wait = turn.settings().limits.leave_on;
@@ -264,6 +265,31 @@ pub(super) fn reserved(mut turn: Turn<'_>) -> Step {
 }
 
 impl Turn<'_> {
+    /// That a person wants it off, and has said so since it was found on. What was said before is left to whoever switched
+    /// it on nevertheless.
+    fn newly_wanted_off(&mut self) -> Option<(Cause, String)> {
+        let wish = match self.want() {
+            Want::Off(cause @ Cause::Manual { .. }, reason) => Some((cause, reason)),
+            _ => None,
+        };
+        let said = wish.as_ref().map(|_| match &self.settings().hold {
+            Some(hold) => {
+                let until = hold.until.map(|until| format!(", until {until}")).unwrap_or_default();
+                format!("{}: {}{until}", hold.by, hold.reason)
+            }
+            None => "spec.powerState".to_owned(),
+        });
+        if self.status.unexpected_on_since.is_none() {
+            self.status.unexpected_on_since = Some(self.now);
+            self.status.unexpected_on_despite = said;
+            return None;
+        }
+        if said != self.status.unexpected_on_despite {
+            self.status.unexpected_on_despite = None;
+        }
+        wish.filter(|_| self.status.unexpected_on_despite.is_none())
+    }
+
     /// What was wanted before it last went off was served then. No plan counts on it any more.
     fn spend_old_intent(&mut self) {
         let Some(intent) = &self.seen.intent else { return };

@@ -296,8 +296,10 @@ fn stand_down_refused(turn: &mut Turn<'_>, cause: &Cause) -> Option<String> {
     if !cause.is_automatic() {
         return None;
     }
-    let waited = turn.seen.intent.as_ref().map(|intent| turn.now.since(intent.at)).unwrap_or_default();
-    if matches!(cause, Cause::Intent { .. }) && waited >= Intent::TAKEN_UP_WITHIN {
+    let intent = turn.seen.intent.as_ref().filter(|_| matches!(cause, Cause::Intent { .. }));
+    let waited = intent.map(|intent| turn.now.since(intent.at)).unwrap_or_default();
+    let weighed = intent.is_some_and(|intent| intent.spread_weighed);
+    if waited >= Intent::TAKEN_UP_WITHIN {
         return Some(format!("what the planner wanted {waited} ago is for a later plan to ask again"));
     }
     let limits = &turn.settings().limits;
@@ -307,7 +309,7 @@ fn stand_down_refused(turn: &mut Turn<'_>, cause: &Cause) -> Option<String> {
         turn.look_at(end);
         return Some(format!("it has served for less than {}", limits.min_on));
     }
-    if let Some(place) = &turn.seen.pool.last_there {
+    if let Some(place) = turn.seen.pool.last_there.as_ref().filter(|_| !weighed) {
         return Some(format!("it is the last 1 in {place}, and its pool asks for spread"));
     }
     let wol_only = turn.settings().drivers.iter().any(|driver| driver.kind == DriverKind::Wol)

@@ -1,9 +1,9 @@
 //! Room that pools keep free: how much is left once a plan is carried out, and which machines make up for
-//! what is missing.
+//! what is missing. Removals count by the same rules: a node that they let go would else be called up again.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
-use muster_model::k8s::{Pod, PodKey};
+use muster_model::k8s::{Node, Pod, PodKey};
 
 use super::{
     explain::{Growth, PoolGrowth},
@@ -13,17 +13,19 @@ use super::{
 };
 use crate::{
     fit::{Amounts, requests},
-    snapshot::{MemberState, Pool, Snapshot},
+    snapshot::{Member, MemberState, Pool, Snapshot},
 };
 
 /// Most nodes that are called up to be kept free, for one pool in one plan.
 const MOST_KEPT: u32 = 1_000;
+/// Room for one more pod of the shape.
+const PLACES: &str = "places";
 
 pub(crate) fn is_wanted(snapshot: &Snapshot) -> bool {
     snapshot.pools.iter().any(wants)
 }
 
-fn wants(pool: &Pool) -> bool {
+pub(crate) fn wants(pool: &Pool) -> bool {
     !pool.headroom.is_empty() || pool.spare.nodes > 0 || (pool.spare.pods > 0 && !pool.spare.shape.is_empty())
 }
 
@@ -35,12 +37,37 @@ pub(crate) struct Kept {
     pub(crate) growth: Vec<PoolGrowth>,
 }
 
-/// A node of a pool at the end of the plan.
-#[derive(Debug, Default)]
-struct Seat {
+/// The free room of one node, for growth and for removals alike.
+#[derive(Debug, Clone)]
+pub(crate) struct Room {
     free: Amounts,
     /// Nothing but daemons runs there.
     empty: bool,
+}
+
+impl Room {
+    /// The room of a node without pods; nothing if pods that come may not land there.
+    pub(crate) fn of(node: &Node, member: &Member) -> Option<Self> {
+        let open = !node.spec.unschedulable && !member.surplus;
+        open.then(|| Self { free: Amounts::capacity(&node.status.allocatable), empty: true })
+    }
+
+    /// A pod that runs there.
+    pub(crate) fn holds(&mut self, pod: &Pod, used: &Amounts) {
+        self.free.subtract(used);
+        self.empty &= goes_with_node(pod);
+    }
+
+    /// A pod that will run there.
+    pub(crate) fn takes(&mut self, asked: &Amounts) {
+        self.free.subtract(asked);
+        self.empty = false;
+    }
+}
+
+/// What a pod that waits will take.
+pub(crate) fn asked(pod: &Pod) -> Amounts {
+    Amounts { pods: 1, ..requests::of_pending(pod) }
 }
 
 pub(crate) fn missing(snapshot: &Snapshot, ways: &Ways, scene: &Scene<'_>, plan: &Plan) -> Kept {
@@ -54,67 +81,69 @@ pub(crate) fn missing(snapshot: &Snapshot, ways: &Ways, scene: &Scene<'_>, plan:
         }
     }
     for (index, pool) in pools_by_name(snapshot).into_iter().filter(|(_, pool)| wants(pool)) {
-        let mut room = Wanted::new(pool, seats(snapshot, ways, scene, plan, pool));
-        let Some(short) = room.short() else { continue };
+        let wanted = Wanted::of(pool);
+        let mut held = Held::default();
+        for room in rooms(snapshot, ways, scene, plan, pool) {
+            wanted.add(&mut held, &room, 1);
+        }
+        let Some(short) = wanted.short(&held) else { continue };
         let (mut nodes, mut missing) = (0, 0);
-        while room.short().is_some() && nodes < MOST_KEPT {
+        while wanted.short(&held).is_some() && nodes < MOST_KEPT {
             let usable = (0..ways.list.len())
                 .filter(|&at| ways.list[at].pool == index && stock.is_to_be_had(ways, at))
                 .map(|at| (at, fresh(scene, &ways.list[at], at)));
-            let best = usable.filter_map(|(at, seat)| Some((at, room.gain(&seat)?, seat))).min_by(
+            let best = usable.filter_map(|(at, room)| Some((at, wanted.gain(&held, &room)?, room))).min_by(
                 |(a, gain_a, _), (b, gain_b, _)| {
                     let cost = |at: &usize, gain: &i64| i128::from(ways.list[*at].cost) * i128::from(*gain);
                     cost(a, gain_b).cmp(&cost(b, gain_a)).then(a.cmp(b))
                 },
             );
-            let Some((at, _, seat)) = best else {
+            let Some((at, _, room)) = best else {
                 missing = 1;
                 break;
             };
             stock.spend(ways, at);
             kept.machines.push(at);
-            room.seats.push(seat);
+            wanted.add(&mut held, &room, 1);
             nodes += 1;
         }
-        let why = Growth::Headroom { short };
+        let why = Growth::Headroom { short: short.to_string() };
         kept.growth.push(PoolGrowth { pool: pool.name.to_string(), nodes, missing, why });
     }
     kept
 }
 
 /// A node of the way, with its daemons and nothing else.
-fn fresh(scene: &Scene<'_>, way: &Way, at: usize) -> Seat {
+fn fresh(scene: &Scene<'_>, way: &Way, at: usize) -> Room {
     let mut free = Amounts::capacity(&way.node.status.allocatable);
     for &daemon in &scene.on_way[at] {
-        let used = Amounts { pods: 1, ..requests::of_pending(scene.daemon(daemon)) };
-        free.subtract(&used);
+        free.subtract(&asked(scene.daemon(daemon)));
     }
-    Seat { free, empty: true }
+    Room { free, empty: true }
 }
 
 /// The nodes of the pool that take pods, as the plan leaves them.
-fn seats(snapshot: &Snapshot, ways: &Ways, scene: &Scene<'_>, plan: &Plan, pool: &Pool) -> Vec<Seat> {
-    let mut seats: BTreeMap<usize, Seat> = BTreeMap::new();
+fn rooms(snapshot: &Snapshot, ways: &Ways, scene: &Scene<'_>, plan: &Plan, pool: &Pool) -> Vec<Room> {
+    let mut rooms: BTreeMap<usize, Room> = BTreeMap::new();
     for (at, node) in scene.nodes.iter().enumerate() {
         let member = snapshot.members.get(node.name()).filter(|member| member.pool == pool.name);
-        let serves = member
-            .is_some_and(|member| matches!(member.state, MemberState::Ready | MemberState::Upcoming { .. }));
-        if serves && !node.spec.unschedulable {
-            seats.insert(at, Seat { free: Amounts::capacity(&node.status.allocatable), empty: true });
-        }
+        let serves =
+            |member: &&Member| matches!(member.state, MemberState::Ready | MemberState::Upcoming { .. });
+        let room = member.filter(serves).and_then(|member| Room::of(node, member));
+        rooms.extend(room.map(|room| (at, room)));
     }
     for running in &scene.running {
-        if let Some(seat) = seats.get_mut(&(running.node as usize)) {
+        if let Some(room) = rooms.get_mut(&(running.node as usize)) {
+            let used = requests::of_bound(running.pod);
             for _ in 0..running.count {
-                seat.free.subtract(&requests::of_bound(running.pod));
+                room.holds(running.pod, &used);
             }
-            seat.empty &= goes_with_node(running.pod);
         }
     }
     let first_new = snapshot.cluster.nodes.len();
     for (at, new) in plan.new_nodes.iter().enumerate().filter(|(_, new)| new.pool == pool.name) {
         if let Some(way) = ways.list.iter().position(|way| way.makes(snapshot, new)) {
-            seats.insert(first_new + at, fresh(scene, &ways.list[way], way));
+            rooms.insert(first_new + at, fresh(scene, &ways.list[way], way));
         }
     }
     let places: BTreeMap<&str, usize> = scene.nodes.iter().map(|node| node.name()).zip(0..).collect();
@@ -124,14 +153,13 @@ fn seats(snapshot: &Snapshot, ways: &Ways, scene: &Scene<'_>, plan: &Plan, pool:
             Target::Node(name) => places.get(&**name).copied(),
             Target::New(at) => Some(first_new + *at as usize),
         };
-        if let Some(seat) = at.and_then(|at| seats.get_mut(&at))
+        if let Some(room) = at.and_then(|at| rooms.get_mut(&at))
             && let Some(pod) = pending.get(&placement.pod)
         {
-            seat.free.subtract(&Amounts { pods: 1, ..requests::of_pending(pod) });
-            seat.empty = false;
+            room.takes(&asked(pod));
         }
     }
-    seats.into_values().collect()
+    rooms.into_values().collect()
 }
 
 /// Pods that are no reason to call a node used.
@@ -140,69 +168,81 @@ fn goes_with_node(pod: &Pod) -> bool {
         || pod.metadata.controller().is_some_and(|owner| &*owner.kind == "DaemonSet")
 }
 
-/// What a pool wants and what it has.
-struct Wanted {
+/// What a pool keeps free.
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted {
     nodes: i64,
     pods: i64,
     shape: Amounts,
-    sum: Amounts,
-    seats: Vec<Seat>,
+    sum: Vec<(Box<str>, i64)>,
+}
+
+/// What nodes hold of it: a sum over nodes, each of which gives only what it has whole.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Held {
+    empty: i64,
+    places: i64,
+    sum: Vec<i64>,
+}
+
+/// The first thing that is missing.
+#[derive(Debug)]
+pub(crate) struct Short<'w> {
+    /// `nodes`, `places` for pods, or a resource.
+    pub(crate) what: &'w str,
+    pub(crate) left: i64,
+    pub(crate) wanted: i64,
+}
+
+impl fmt::Display for Short<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, left, wanted } = self;
+        match *what {
+            PLACES => write!(f, "{left} of {wanted} more pods would find a place"),
+            what => write!(f, "{left} of {wanted} {what} are free"),
+        }
+    }
 }
 
 impl Wanted {
-    fn new(pool: &Pool, seats: Vec<Seat>) -> Self {
+    pub(crate) fn of(pool: &Pool) -> Self {
+        let sum = Amounts::capacity(&pool.headroom);
         Self {
             nodes: i64::from(pool.spare.nodes),
             pods: if pool.spare.shape.is_empty() { 0 } else { i64::from(pool.spare.pods) },
             shape: Amounts { pods: 1, ..Amounts::rounded(&pool.spare.shape) },
-            sum: Amounts::capacity(&pool.headroom),
-            seats,
+            sum: sum.entries().map(|(name, wanted)| (name.into(), wanted)).collect(),
         }
     }
 
-    /// The first thing that is missing, in words; nothing if all is there.
-    fn short(&self) -> Option<String> {
-        let empty = self.empty();
-        if empty < self.nodes {
-            return Some(format!("{empty} of {} nodes are free", self.nodes));
+    /// Counts a node in, or out again with `sign` -1.
+    pub(crate) fn add(&self, held: &mut Held, room: &Room, sign: i64) {
+        held.empty += sign * i64::from(room.empty);
+        held.places += sign * times(&self.shape, &room.free);
+        held.sum.resize(self.sum.len(), 0);
+        for (sum, (name, _)) in held.sum.iter_mut().zip(&self.sum) {
+            *sum += sign * amount(&room.free, name).max(0);
         }
-        let places = self.places();
-        if places < self.pods {
-            return Some(format!("{places} of {} more pods would find a place", self.pods));
-        }
-        let (name, wanted, left) = self.lane()?;
-        Some(format!("{left} of {wanted} {name} are free"))
     }
 
-    fn empty(&self) -> i64 {
-        self.seats.iter().filter(|seat| seat.empty).count() as i64
-    }
-
-    fn places(&self) -> i64 {
-        self.seats.iter().map(|seat| times(&self.shape, &seat.free)).sum()
-    }
-
-    /// The first resource of which less is free than wanted: name, wanted, free.
-    fn lane(&self) -> Option<(String, i64, i64)> {
-        self.sum.entries().find_map(|(name, wanted)| {
-            let left: i64 = self.seats.iter().map(|seat| amount(&seat.free, name).max(0)).sum();
-            (left < wanted).then(|| (name.to_owned(), wanted, left))
-        })
+    /// The first thing that is missing; nothing if all is there.
+    pub(crate) fn short(&self, held: &Held) -> Option<Short<'_>> {
+        let first = [("nodes", held.empty, self.nodes), (PLACES, held.places, self.pods)];
+        let left = held.sum.iter().copied().chain(std::iter::repeat(0));
+        let sums = self.sum.iter().zip(left).map(|((name, wanted), left)| (&**name, left, *wanted));
+        let short = first.into_iter().chain(sums).find(|(_, left, wanted)| left < wanted);
+        short.map(|(what, left, wanted)| Short { what, left, wanted })
     }
 
     /// How much a further node helps with what is missing first; `None` if it does not.
-    fn gain(&self, seat: &Seat) -> Option<i64> {
-        if self.empty() < self.nodes {
-            return Some(1);
-        }
-        let left = self.pods - self.places();
-        let gain = if left > 0 {
-            times(&self.shape, &seat.free).min(left)
-        } else {
-            let (name, wanted, left) = self.lane()?;
-            amount(&seat.free, &name).min(wanted - left)
+    fn gain(&self, held: &Held, room: &Room) -> Option<i64> {
+        let Short { what, left, wanted } = self.short(held)?;
+        let gain = match what {
+            "nodes" => 1,
+            PLACES => times(&self.shape, &room.free),
+            name => amount(&room.free, name),
         };
-        (gain > 0).then_some(gain)
+        (gain > 0).then_some(gain.min(wanted - left))
     }
 }
 

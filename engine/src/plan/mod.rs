@@ -12,7 +12,7 @@ mod disks;
 mod draft;
 mod explain;
 pub(crate) mod hash;
-mod headroom;
+pub(crate) mod headroom;
 mod loaded;
 mod look;
 mod offers;

@@ -450,6 +450,10 @@ fn row_16_scale_down_begins_with_our_cordon() {
     assert_eq!(calls(&done), []);
     // What it waits for.
     refused(&state, |seen| seen.pool.last_there = Some("rack r1".into()));
+    let mut weighed = wanted_off(at(5));
+    weighed.pool.last_there = Some("rack r1".into());
+    weighed.intent.as_mut().unwrap().spread_weighed = true;
+    check(&step(&state, &weighed, at(5)), 16, Phase::Cordoned); // whoever asks knows the bounds of now
     refused(&state, |seen| seen.pods = unknown(at(5)));
     refused(&state, |seen| seen.power = unknown(at(5)));
     let mut young = state.clone();

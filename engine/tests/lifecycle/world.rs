@@ -98,6 +98,7 @@ pub(crate) fn intent(want: Switch, id: &str) -> Option<Intent> {
         reason: "2 pods wait".into(),
         epoch: 7,
         at: at(0),
+        spread_weighed: false,
     })
 }
 

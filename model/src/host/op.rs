@@ -36,6 +36,10 @@ pub struct Intent {
     pub reason: String,
     pub epoch: u64,
     pub at: Timestamp,
+    /// Whoever wants it off has weighed that its rack and zone may lose it, by the pool's bounds of that moment: nobody
+    /// weighs it again by others.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub spread_weighed: bool,
 }
 
 impl Intent {

@@ -473,6 +473,7 @@ mod tests {
             pool: "gpu".into(),
             decision: "d".into(),
             epoch: 1,
+            spread_weighed: false,
         };
         let told = |status: &BareMetalNodeStatus, intent: &Intent, now| {
             let host = PoolHost {

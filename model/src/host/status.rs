@@ -108,6 +108,9 @@ pub struct BareMetalNodeStatus {
     pub held_until: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unexpected_on_since: Option<Timestamp>,
+    /// What a person wanted already when it was found on: whoever switched it on knew better.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unexpected_on_despite: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain_retry_at: Option<Timestamp>,
     /// The cordon on the node is ours: the operation that set it.
@@ -177,6 +180,7 @@ impl BareMetalNodeStatus {
             quarantine: None,
             held_until: None,
             unexpected_on_since: None,
+            unexpected_on_despite: None,
             drain_retry_at: None,
             cordoned_by: None,
             spent_intent: None,

@@ -95,16 +95,30 @@ impl Cron {
         None
     }
 
+    /// The first time that a calendar shows after `time`. Of two that a gap moves to one moment, one comes after the other.
+    pub fn next_after_civil(&self, time: DateTime, zone: &TimeZone) -> Option<Timestamp> {
+        let date = self.next_date(time.date(), MAX_DAYS)?;
+        let at = |date: Date| self.times().map(move |clock| DateTime::from_parts(date, clock));
+        let found = at(date).find(|at| *at > time);
+        let found = found.or_else(|| at(self.next_date(date.tomorrow().ok()?, MAX_DAYS)?).next())?;
+        instant(found, zone)
+    }
+
     /// The last time at or before `now`.
     pub fn last_at_or_before(&self, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        self.last_civil(now, zone).map(|(_, at)| at)
+    }
+
+    /// The last time at or before `now`, as a calendar shows it and as the moment that it stands for.
+    pub fn last_civil(&self, now: Timestamp, zone: &TimeZone) -> Option<(DateTime, Timestamp)> {
         let mut date = civil(now, zone)?.date().tomorrow().ok()?;
         for _ in 0..8 {
             date = self.last_date(date, MAX_DAYS)?;
             let found = self
                 .times()
                 .rev()
-                .map(|time| instant(DateTime::from_parts(date, time), zone))
-                .find_map(|at| at.filter(|at| *at <= now));
+                .map(|time| DateTime::from_parts(date, time))
+                .find_map(|time| Some((time, instant(time, zone).filter(|at| *at <= now)?)));
             if found.is_some() {
                 return found;
             }

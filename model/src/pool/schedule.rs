@@ -55,11 +55,12 @@ impl Schedule {
 
     /// When the window that opened last before `now` closes or closed.
     fn closes(&self, now: Timestamp, zone: &jiff::tz::TimeZone) -> Option<Timestamp> {
-        let opened = self.start.last_at_or_before(now, zone)?;
+        let (shown, opened) = self.start.last_civil(now, zone)?;
         match (&self.duration, &self.end) {
             (Some(length), _) => Some(opened.saturating_add(length.get())),
             (None, Some(end)) => {
-                Some(end.next_after(opened, zone).unwrap_or(Timestamp::from_millis(i64::MAX)))
+                // By the calendar: clocks that go forward may open and close it at one moment, in this order.
+                Some(end.next_after_civil(shown, zone).unwrap_or(Timestamp::from_millis(i64::MAX)))
             }
             (None, None) => None,
         }
@@ -203,6 +204,25 @@ mod tests {
         // The night in which clocks go forward is an hour shorter.
         check(&night, "2025-03-09T04:00:00Z", true, "2025-03-09T10:00:00Z");
         check(&night, "2025-03-09T10:00:00Z", false, "2025-03-10T02:00:00Z");
+    }
+
+    /// A window that lies in the hour that clocks leave out does not open; one that ends there the next day does.
+    #[test]
+    fn a_window_in_the_hour_that_is_left_out_is_empty() {
+        let berlin = |start: &str, end: &str| {
+            schedule(json!({"start": start, "end": end, "timeZone": "Europe/Berlin"}))
+        };
+        let hour = berlin("0 2 * * *", "0 3 * * *");
+        check(&hour, "2025-03-29T01:30:00Z", true, "2025-03-29T02:00:00Z");
+        check(&hour, "2025-03-30T01:00:00Z", false, "2025-03-31T00:00:00Z"); // 2:00 and 3:00 are one moment
+        check(&hour, "2025-03-31T00:30:00Z", true, "2025-03-31T01:00:00Z");
+        check(&hour, "2025-10-26T00:30:00Z", true, "2025-10-26T02:00:00Z"); // twice two o'clock
+        let inside = berlin("15 2 * * *", "45 2 * * *");
+        check(&inside, "2025-03-30T01:00:00Z", false, "2025-03-31T00:15:00Z");
+        let over = berlin("30 2 * * *", "15 2 * * *");
+        check(&over, "2025-03-30T12:00:00Z", true, "2025-03-31T00:15:00Z");
+        let later = berlin("30 2 * * *", "30 3 * * *");
+        check(&later, "2025-03-30T01:15:00Z", true, "2025-03-30T01:30:00Z");
     }
 
     #[test]

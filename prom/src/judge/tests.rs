@@ -48,6 +48,19 @@ fn windows_follow_the_duration() {
     }
 }
 
+/// Prometheus refuses a query for more than 11,000 points.
+#[test]
+fn the_longest_windows_are_asked_for_in_larger_steps() {
+    for (duration, clear, step) in
+        [("55h", true, 60_000), ("61h", true, 66_000), ("168h", true, 182_000), ("168h", false, 61_000)]
+    {
+        let clear = if clear { json!(0.5) } else { json!(null) };
+        let window = Window::of(&trigger(json!({ "duration": duration, "clearThreshold": clear })));
+        assert_eq!(window.step.millis(), step, "{duration}");
+        assert!(window.span.millis() / step < 11_000, "{duration}");
+    }
+}
+
 #[test]
 fn a_condition_has_to_hold_over_the_whole_duration() {
     let up = trigger(json!({}));

@@ -33,6 +33,8 @@ that is off saves its declared idle watts for as long as it is off: what it woul
 either count for nothing, and so does time in which nobody looked.";
 /// Decisions that a chart marks.
 const MOST_MARKS: usize = 100;
+/// Time of a host that is accounted for at once, at most.
+const ACCOUNTED_WITHIN: Duration = Duration::from_mins(10);
 /// Hosts whose wear is listed, the most worn first.
 const MOST_CYCLES: usize = 500;
 
@@ -68,26 +70,34 @@ fn visible(call: &Call, row: &PoolRow) -> bool {
 }
 
 /// What was saved since the oldest sample of the last 24 hours.
-pub(super) async fn saved_lately(
-    call: &Call,
-    part: &Part,
-    hosts: &[Arc<Host>],
-    now: Timestamp,
-) -> Result<Value, ApiError> {
-    let samples = call.app.desk.history.read(now, LONGEST).await.map_err(RegistryError::Store)?;
-    let total: u64 =
-        hosts.iter().filter_map(|host| host.metrics()).map(|one| one.saved_milliwatt_hours).sum();
-    let before = samples.first().map(|sample| {
-        let rows = sample.pools.iter().filter(|row| visible(call, row) && part.has_pool(&row.pool));
-        (sample.at, rows.map(|row| row.saved_milliwatt_hours).sum::<u64>())
-    });
-    let (since, before) = before.map_or((None, 0), |(at, before)| (Some(at), before));
-    let saved = total.saturating_sub(before);
+pub(super) async fn saved_lately(call: &Call, part: &Part, now: Timestamp) -> Result<Value, ApiError> {
+    let mut samples = call.app.desk.history.read(now, LONGEST).await.map_err(RegistryError::Store)?;
+    let since = samples.first().map(|sample| sample.at);
+    samples.push(call.app.desk.history.sample(now));
+    let saved = saved_over(&samples, |row| visible(call, row) && part.has_pool(&row.pool));
     let global = call.inventory().global();
     Ok(json!({
         "milliwatt_hours": saved, "since": since, "method": METHOD,
         "micros": cost(saved, global.config.energy_price_micros), "currency": global.config.currency,
     }))
+}
+
+/// What pools saved from sample to sample. A host that leaves, or that comes with what it saved elsewhere, changes the sum of
+/// its pool and saves nothing by that: no interval counts for less than nothing, or for more than hosts that are all off save in it.
+fn saved_over(samples: &[Sample], counts: impl Fn(&PoolRow) -> bool) -> u64 {
+    let mut last: BTreeMap<(Option<&str>, &str), (Timestamp, u64)> = BTreeMap::new();
+    let mut saved = 0_u64;
+    for sample in samples {
+        for row in sample.pools.iter().filter(|row| counts(row)) {
+            let now = (sample.at, row.saved_milliwatt_hours);
+            let Some((at, before)) = last.insert((row.project.as_deref(), &row.pool), now) else { continue };
+            let length = sample.at.since(at).saturating_add(ACCOUNTED_WITHIN);
+            let most = i128::from(row.all_on_milliwatts) * i128::from(length.millis()) / 3_600_000;
+            let more = row.saved_milliwatt_hours.saturating_sub(before);
+            saved = saved.saturating_add(more.min(u64::try_from(most).unwrap_or(u64::MAX)));
+        }
+    }
+    saved
 }
 
 /// `GET /api/v1/energy`
@@ -130,7 +140,7 @@ pub async fn read(call: Call) -> Result<Response, ApiError> {
         "saved_micros": cost(all.saved, price),
         "price_micros": price,
         "currency": global.config.currency,
-        "saved_today": saved_lately(&call, &Part::default(), &hosts, now).await?,
+        "saved_today": saved_lately(&call, &Part::default(), now).await?,
         "method": METHOD,
         "pools": pools.iter().map(|(name, pool)| pool.show(Some(name), price)).collect::<Vec<_>>(),
         "racks": racks.iter().map(|(name, rack)| rack.show(name.as_deref(), price)).collect::<Vec<_>>(),
@@ -304,4 +314,41 @@ async fn marks(call: &Call, part: &Part, from: Timestamp) -> Result<Vec<Value>, 
     marks.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
     let shown = marks.into_iter().take(MOST_MARKS);
     Ok(shown.map(|(at, one)| json!({ "at": at, "id": one.id, "text": one.headline })).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_that_come_and_go_save_nothing_by_that() {
+        /// What each pool of 360 W had saved, every five minutes.
+        #[track_caller]
+        fn check(samples: &[&[(&str, u64)]], expected: u64) {
+            let sample = |(number, pools): (i64, &&[(&str, u64)])| Sample {
+                at: Timestamp::from_millis(number * 300_000),
+                clusters: Vec::new(),
+                pools: pools
+                    .iter()
+                    .map(|(pool, saved)| PoolRow {
+                        pool: (*pool).to_owned(),
+                        all_on_milliwatts: 360_000,
+                        saved_milliwatt_hours: *saved,
+                        ..PoolRow::default()
+                    })
+                    .collect(),
+                left_out: 0,
+            };
+            let samples: Vec<Sample> = (0..).zip(samples).map(sample).collect();
+            assert_eq!(saved_over(&samples, |row| row.pool != "hidden"), expected);
+        }
+        check(&[], 0);
+        check(&[&[("a", 500_000)]], 0);
+        check(&[&[("a", 500_000)], &[("a", 530_000)], &[("a", 560_000)]], 60_000);
+        check(&[&[("a", 500_000), ("b", 100)], &[("a", 250_000), ("b", 30_100)]], 30_000); // a host is deleted
+        check(&[&[("a", 500_000)], &[("a", 250_000)], &[("a", 265_000)]], 15_000);
+        // One comes with a year of savings: a quarter of an hour counts at most.
+        check(&[&[("a", 0), ("hidden", 0)], &[("a", 9_000_000_000), ("hidden", 9_000)]], 90_000);
+        check(&[&[("a", 0)], &[("a", 10), ("new", 700_000)], &[("a", 20), ("new", 700_030)]], 50);
+    }
 }

@@ -75,7 +75,7 @@ pub async fn read(call: Call) -> Result<Response, ApiError> {
         "milliwatts": drawn.milliwatts,
         "unmetered": drawn.unmetered,
         "declared": drawn.declared,
-        "saved_today": energy::saved_lately(&call, &part, &hosts, now).await?,
+        "saved_today": energy::saved_lately(&call, &part, now).await?,
         "attention_total": attention.len(),
         "attention": attention.into_iter().take(MOST).map(|(_, one)| one).collect::<Vec<_>>(),
         "operations_total": operations.len(),

@@ -337,6 +337,7 @@ fn join_nodes(loaded: &mut Loaded) {
                 .and_then(|template| template.offerings.first())
                 .map_or(0, |offering| offering.price),
             unneeded_since: None,
+            surplus: false,
         };
         snapshot.members.insert(name.clone(), member);
     }

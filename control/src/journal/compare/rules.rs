@@ -187,6 +187,7 @@ pub(super) fn under(world: &Snapshot, rules: &Snapshot) -> Option<Snapshot> {
         let rule = rules.pool(&pool.name)?.clone();
         let demand = muster_engine::snapshot::Demand {
             trigger: pool.demand.trigger,
+            trigger_settles: pool.demand.trigger_settles,
             high_since: pool.demand.high_since,
             ..rule.demand.clone()
         };

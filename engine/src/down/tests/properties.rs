@@ -139,6 +139,27 @@ proptest! {
         prop_assert!(findings.is_empty(), "{findings:?} {report:?}");
     }
 
+    /// What goes is not called up again to keep room free.
+    #[test]
+    fn removals_leave_the_room_that_growth_would_keep(
+        nodes in 1_usize..10, pods in drafts(), spare in (0_u32..3, 0_u32..4, 1_u32..5), sum in 0_u32..9, closed in 0_usize..10,
+    ) {
+        let mut snapshot = cluster(nodes, 0, 3, &pods);
+        snapshot.hosts.clear();
+        for pool in &mut snapshot.pools {
+            let (nodes, pods, cpu) = spare;
+            pool.spare = Spare { nodes, pods, shape: from(json!({"cpu": cpu.to_string()})) };
+            pool.headroom = from(json!({"cpu": sum.to_string()}));
+        }
+        if let Some(node) = snapshot.cluster.nodes.get_mut(closed) {
+            node.spec.unschedulable = true;
+        }
+        let before = rules::short_of_room(&snapshot);
+        let report = scale_down(&snapshot, &Plan::default());
+        let after = rules::short_of_room(&rules::carried_out(&snapshot, &report.removals));
+        prop_assert!(after.iter().all(|pool| before.contains(pool)), "{before:?} {after:?} {report:?}");
+    }
+
     #[test]
     fn every_witness_is_a_plan_that_the_audit_accepts(nodes in 1_usize..8, pods in drafts()) {
         let snapshot = cluster(nodes, 0, 3, &pods);

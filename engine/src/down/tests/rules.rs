@@ -194,6 +194,11 @@ fn the_last_node_of_a_rack_stays_if_the_pool_asks_for_spread() {
         matches!(verdict.outcome, Outcome::Kept(Kept::LastThere { .. } | Kept::Receives { .. }))
     });
     assert_eq!(stays.count(), 1, "{report:?}");
+    // One that is not ready holds no place.
+    let mut unready = snapshot.clone();
+    unready.members.get_mut("b").unwrap().state = MemberState::Unready;
+    let report = scale_down(&unready, &Plan::default());
+    assert!(report.verdict("a").unwrap().blockers.iter().any(|why| why.code() == "lastThere"), "{report:?}");
     // A machine that fails goes all the same.
     snapshot.hosts[2].health = Health::Critical("fan 1 stands still".into());
     assert!(removed(&snapshot).iter().any(|text| text.starts_with('c')));
@@ -204,6 +209,77 @@ fn the_last_node_of_a_rack_stays_if_the_pool_asks_for_spread() {
     let report = scale_down(&zoned, &Plan::default());
     assert_eq!(report.verdict("a").unwrap().blockers[0].code(), "lastThere");
     assert_eq!(removed(&zoned).len(), 2);
+}
+
+/// The world once the removals are carried out.
+pub(super) fn carried_out(snapshot: &Snapshot, removals: &[Removal]) -> Snapshot {
+    let mut after = snapshot.clone();
+    for removal in removals {
+        for step in &removal.moves {
+            let Target::Node(to) = &step.on else { panic!("{step:?}") };
+            let pod = after.cluster.pods.iter_mut().find(|pod| pod.key() == step.pod).unwrap();
+            Arc::make_mut(&mut pod.spec).node_name = Some((**to).into());
+        }
+        after.members.remove(&removal.node);
+    }
+    let goes = |name: &str| removals.iter().any(|removal| *removal.node == *name);
+    after.cluster.nodes = snapshot.cluster.nodes.iter().filter(|node| !goes(node.name())).cloned().collect();
+    after.cluster.pods.retain(|pod| pod.spec.node_name.as_deref().is_none_or(|node| !goes(node)));
+    after
+}
+
+/// The pools for which growth would call up a node to keep room free.
+pub(super) fn short_of_room(snapshot: &Snapshot) -> Vec<String> {
+    let growth = crate::plan::scale_up(snapshot).report.growth;
+    let short =
+        growth.into_iter().filter(|growth| matches!(growth.why, crate::plan::Growth::Headroom { .. }));
+    short.map(|growth| growth.pool).collect()
+}
+
+/// What removals leave is what growth counts: nobody is called up again for it.
+#[test]
+fn room_that_is_kept_free_is_counted_as_growth_counts_it() {
+    #[track_caller]
+    fn check(change: impl FnOnce(&mut Snapshot), goes: usize, why: Option<&str>) {
+        let mut snapshot = base();
+        snapshot.cluster.nodes = ["a", "b", "c"].map(|name| node(name, "8")).to_vec();
+        snapshot.cluster.pods = vec![pod("b-1", "b", "5"), pod("c-1", "c", "5")];
+        change(&mut snapshot);
+        assert_eq!(short_of_room(&snapshot), [""; 0], "nothing is missing at first");
+        let report = scale_down(&snapshot, &Plan::default());
+        let found = report.verdict("a").unwrap().blockers.first().map(ToString::to_string);
+        assert_eq!((report.removals.len(), found.as_deref()), (goes, why), "{report:?}");
+        assert_eq!(short_of_room(&carried_out(&snapshot, &report.removals)), [""; 0]);
+    }
+    let spare = |snapshot: &mut Snapshot, spare: Spare| snapshot.pools[0].spare = spare;
+    let shape = |cpu: &str| Spare { pods: 1, shape: from(json!({"cpu": cpu})), nodes: 0 };
+    check(|_| {}, 1, None);
+    check(|s| spare(s, shape("3")), 1, None);
+    // 3 + 3 cpu would be left, and no node with 4.
+    let text = "pool p keeps 1 places free; 0 would be left";
+    check(|s| spare(s, shape("4")), 0, Some(text));
+    let text = "pool p keeps 1 nodes free; 0 would be left";
+    check(|s| spare(s, Spare { nodes: 1, ..Spare::default() }), 0, Some(text));
+    // A node on which nothing new lands is no free one.
+    let closed = |s: &mut Snapshot| {
+        s.cluster.nodes.push(node("d", "8"));
+        s.cluster.nodes[3].spec.unschedulable = true;
+        s.members.insert("d".into(), Member { unneeded_since: None, ..member("p") });
+        spare(s, Spare { nodes: 1, ..Spare::default() });
+    };
+    check(closed, 0, Some(text));
+    // A node of its own that a daemon runs on is free all the same.
+    let daemon = json!({"ownerReferences": [{"kind": "DaemonSet", "name": "ds", "controller": true}]});
+    check(
+        |s| {
+            s.cluster.nodes.push(node("d", "8"));
+            s.members.insert("d".into(), Member { unneeded_since: None, ..member("p") });
+            s.cluster.pods.push(pod_with("ds-1", "d", "1", &daemon, &json!({})));
+            spare(s, Spare { nodes: 1, ..Spare::default() });
+        },
+        1,
+        None,
+    );
 }
 
 #[test]

@@ -5,8 +5,8 @@ use serde_json::json;
 
 use super::{add_node, object, plan, pod, pods, pool, template, unplaced};
 use crate::{
-    Snapshot,
-    plan::Growth,
+    Snapshot, explain,
+    plan::{Growth, Plan},
     snapshot::{MemberState, Mode, Pool, Spare, Trigger},
 };
 
@@ -51,6 +51,33 @@ fn a_step_is_one_node_and_waits_for_the_last() {
     member.state = MemberState::Upcoming { expected: now() };
     check(&snapshot, 0, "");
     check(&base(|pool| (pool.max, pool.demand.trigger) = (0, Some(Trigger::Up))), 0, "step");
+}
+
+/// Its metric has to show the node that came before it is believed again.
+#[test]
+fn a_trigger_waits_until_its_metric_can_show_the_youngest_node() {
+    let mut snapshot = base(|pool| {
+        pool.demand.trigger = Some(Trigger::Up);
+        pool.demand.trigger_settles = Duration::from_mins(2);
+    });
+    add_node(&mut snapshot, "old", "p", "a", 4);
+    add_node(&mut snapshot, "new", "p", "a", 4);
+    let mut came = |seconds: u64| {
+        let since = now().saturating_sub(Duration::from_secs(seconds));
+        snapshot.cluster.nodes[1].metadata.creation_timestamp = Some(since);
+        snapshot.clone()
+    };
+    check(&came(119), 0, "");
+    check(&came(120), 1, "step");
+    let (world, nothing) = (came(30), Plan::default());
+    let scene = explain::Scene::new(&world, &nothing);
+    let answer = explain::Explainer::new(&scene).pool("p").expect("it is there");
+    let text = "pool p has 2 nodes, 0 to 10; a trigger waits until 2027-01-15T08:01:30Z: its metric has 2m to show the last node";
+    assert_eq!((answer.cause.code, &*answer.headline), (explain::Code::TriggerWaits, text));
+    // Pods do not wait for it, and neither does a high mark.
+    let mut waiting = came(30);
+    waiting.cluster.pods = pods("x", 12, "1", &json!({}));
+    check(&waiting, 1, "");
 }
 
 #[test]

@@ -238,6 +238,7 @@ impl Yard {
                 reason: "a benchmark wants it".into(),
                 epoch: 0,
                 at: self.clock.now(),
+                spread_weighed: false,
             };
             (keys::host(&name(index), HostRecord::Intent), json!(intent))
         });
