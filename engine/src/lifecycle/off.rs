@@ -111,8 +111,13 @@ fn unexpected_on(mut turn: Turn<'_>) -> Step {
     if turn.now < end {
         let left = turn.left(end);
         turn.look_at(end);
-        return turn
-            .stay_by(Rule::Drift(6), format!("it is on although not wanted; left alone for {left} more"));
+        let text = match &turn.status.unexpected_on_despite {
+            Some(said) => format!(
+                "switched on although it was wanted off ({said}); left alone for {left} more, unless it is asked for anew"
+            ),
+            None => format!("it is on although not wanted; left alone for {left} more"),
+        };
+        return turn.stay_by(Rule::Drift(6), text);
     }
     match turn.settings().policy.on_unexpected_on {
         OnUnexpectedOn::Adopt => {

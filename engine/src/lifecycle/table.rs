@@ -393,7 +393,7 @@ pub const DRIFT: [Cell; 9] = [
         power: "on, twice",
         kubernetes: "no node of this boot",
         verdict: "switched on by hand, or power came back",
-        reaction: "condition UnexpectedOn; left alone for 30m, then `onUnexpectedOn`: `enforce-off` or `adopt`; a person who wants it off gets that at once",
+        reaction: "condition UnexpectedOn; left alone for 30m, then `onUnexpectedOn`: `enforce-off` or `adopt`; a person who asks for off then gets that at once",
         from: &[Enrolling, Idle],
         to: &[Enrolling, Idle, Stopping],
     },

@@ -269,7 +269,8 @@ fn cell_6_switched_on_by_hand_is_left_alone_for_half_an_hour() {
         }
     }
     // A person who wants it off gets that now, as soon as nobody can be on it.
-    for from in [done.state.clone(), read(Phase::Enrolling, Power::On)] {
+    let enrolled = step(&read(Phase::Enrolling, Power::On), &seen, at(5)).state;
+    for from in [done.state.clone(), enrolled] {
         let mut by_hand = evidence(at(10));
         by_hand.power = seen_power(Power::On, at(10));
         by_hand.settings.manual = Some(Switch::Off);
@@ -280,6 +281,29 @@ fn cell_6_switched_on_by_hand_is_left_alone_for_half_an_hour() {
         let goes = step(&from, &by_hand, at(10));
         assert_eq!((goes.rule, goes.state.phase()), (Rule::Drift(6), Phase::Stopping), "{}", goes.reason);
         assert_eq!(calls(&goes), [PowerCall::GracefulOff { driver: 0 }]);
+    }
+    // Who pressed the button nevertheless knew what was said before, and is not fought; what is said from then on counts.
+    for from in [Phase::Idle, Phase::Enrolling] {
+        let mut despite = seen.clone();
+        despite.settings.manual = Some(Switch::Off);
+        let left = step(&read(from, Power::On), &despite, at(5));
+        assert_eq!((left.state.phase(), calls(&left)), (from, vec![]), "{}", left.reason);
+        let mut still = despite.clone();
+        still.power = seen_power(Power::On, at(10));
+        let left = step(&left.state, &still, at(10));
+        assert_eq!((left.state.phase(), calls(&left)), (from, vec![]), "{}", left.reason);
+        still.settings.hold = Some(Hold { by: "ann".into(), reason: "smoke".into(), until: None });
+        let goes = step(&left.state, &still, at(10));
+        assert_eq!(goes.state.phase(), Phase::Stopping, "{}", goes.reason);
+        let mut none = seen.clone();
+        none.power = seen_power(Power::On, at(10));
+        let released = step(&left.state, &none, at(10)).state;
+        none.settings.manual = Some(Switch::Off);
+        assert_eq!(
+            step(&released, &none, at(10)).state.phase(),
+            Phase::Stopping,
+            "withdrawn, and said again"
+        );
     }
     // Never while anyone could still be on it.
     let mut late = evidence(at(1805));
