@@ -163,6 +163,12 @@ const ONCE_BROKEN: [(u64, u64, &[Class], &str); 3] = [
     ),
     (860, 24, &[], "a machine that was asked late to shut down lost its power 10 s later"),
     (620, 24, &[], "a drain that was given up left a host serving that had lost its power"),
+    (
+        132,
+        24,
+        &[Class::Stores],
+        "a host took up what was wanted five minutes before, when another was woken instead",
+    ),
 ];
 
 #[test]

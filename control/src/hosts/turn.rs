@@ -586,6 +586,8 @@ impl Turn<'_> {
             return false;
         }
         step.state.status.reason = refusal.to_string();
+        // It waits for its turn with what was wanted of it in time.
+        step.state.status.waiting_intent = seen.intent.as_ref().map(|intent| intent.id.clone());
         true
     }
 

@@ -89,8 +89,12 @@ async fn ops_r13_while_the_store_cannot_be_written_nothing_is_switched_or_evicte
         assert_eq!((state.calls.len(), state.evictions), (before, 0), "{:?}", state.calls);
         assert_eq!(state.cordon("h1"), (false, None));
     }
-    // And goes on where it stood. A drain that was wanted an hour ago is for the planner to want again.
+    // And goes on where it stood. What was wanted an hour ago is for the planner to want again: it counted on it for five
+    // minutes, and may have woken another host since.
     disk.full.store(false, Ordering::SeqCst);
+    world.pass(60).await;
+    assert_eq!((world.outside.state().count("h2", PowerAction::On), world.intent("h2").await), (0, None));
+    world.want("h2", Switch::On, "i-on-again").await;
     world.until("h2", Phase::Serving, 900).await;
     assert_eq!(world.outside.state().count("h2", PowerAction::On), 1);
     assert_eq!((world.phase("h1").await, world.outside.state().evictions), (Some(Phase::Serving), 0));

@@ -4,7 +4,7 @@ use muster_model::{
     Timestamp,
     host::{
         BootProof, BootProofBy, Cause, ConditionType, DriverKind, Intent, NodeAtOff, OnUnexpectedOn, OpKind,
-        Phase, Presence,
+        Phase, Presence, Switch,
     },
 };
 
@@ -70,6 +70,7 @@ pub(super) fn idle(mut turn: Turn<'_>) -> Step {
                     if let Some(again) = again {
                         turn.look_at(again);
                     }
+                    turn.wait_with_intent();
                     return turn.stay(format!("{why}; asked for: {reason}"));
                 }
                 None => return reserve(turn, cause, &reason),
@@ -295,15 +296,22 @@ impl Turn<'_> {
         wish.filter(|_| self.status.unexpected_on_despite.is_none())
     }
 
-    /// What was wanted before it last went off was served then. No plan counts on it any more.
+    /// What was wanted before it last went off was served then, and what is seen only when the planner counts on it no
+    /// longer may have woken another one by now. What has waited for its turn since it was new waits on.
     fn spend_old_intent(&mut self) {
         let Some(intent) = &self.seen.intent else { return };
         let served = self.status.off_since.is_some_and(|off| off > intent.at);
-        let old = self.now.since(intent.at) >= Intent::TAKEN_UP_WITHIN;
-        if served && old && self.status.spent_intent.as_deref() != Some(intent.id.as_str()) {
+        let waited = self.status.waiting_intent.as_deref() == Some(intent.id.as_str());
+        let old = intent.want == Switch::On && self.now.since(intent.at) >= Intent::TAKEN_UP_WITHIN;
+        if old && (served || !waited) && self.status.spent_intent.as_deref() != Some(intent.id.as_str()) {
             self.status.spent_intent = Some(intent.id.clone());
             self.ask(EffectKind::ReleaseReservation);
         }
+    }
+
+    /// Notes that it waits for what the planner wants of it.
+    fn wait_with_intent(&mut self) {
+        self.status.waiting_intent = self.seen.intent.as_ref().map(|intent| intent.id.clone());
     }
 
     /// Sets the boot device if a profile asks for it and a driver can.
@@ -336,6 +344,7 @@ impl Turn<'_> {
 
     /// The end of a way off.
     pub(super) fn rest(&mut self) {
+        self.status.waiting_intent = None;
         self.status.off_proved_at = Some(self.now);
         self.status.off_since = Some(self.now);
         self.status.kubernetes_cluster = None;

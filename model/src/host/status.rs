@@ -119,6 +119,9 @@ pub struct BareMetalNodeStatus {
     /// The intent that failed or was given up; it starts nothing a second time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent_intent: Option<String>,
+    /// The intent that it would follow if limits let it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_intent: Option<String>,
     /// The last acknowledgement by a person that was acted on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acknowledged: Option<Timestamp>,
@@ -184,6 +187,7 @@ impl BareMetalNodeStatus {
             drain_retry_at: None,
             cordoned_by: None,
             spent_intent: None,
+            waiting_intent: None,
             acknowledged: None,
             wake_proved_at: None,
             bmc_reset_at: None,

@@ -129,11 +129,18 @@ impl Nodes {
             Story::Cycled => json!({ "cycleLost": "allowed" }),
             Story::Drained | Story::Returned | Story::Again | Story::Fenced => json!({}),
         };
+        let machines = self.rack.machines();
+        let least = if self.is_released() { machines } else { 0 };
         let spec = json!({ "platform": { "type": "baremetal", "baremetal": { "pool": self.name, "policy": policy } },
-            "autoscaling": { "enabled": true, "minNodes": 0, "maxNodes": self.rack.machines() } });
+            "autoscaling": { "enabled": true, "minNodes": least, "maxNodes": machines } });
         let clusters = server.get(&format!("/api/v1/clusters?name={}", self.name)).await;
         let path = format!("/api/v1/clusters/{}/nodepools", clusters["clusters"][0]["id"].as_str().unwrap());
         server.post(&path, &json!({ "name": self.name, "spec": spec })).await;
+    }
+
+    /// Stories of what befalls a machine that nobody holds: one that a person switched on is left to that person.
+    const fn is_released(&self) -> bool {
+        matches!(self.story, Story::Fenced | Story::Cycled)
     }
 
     async fn ask(&self, server: &Server, host: &str, action: &str) {
@@ -286,6 +293,9 @@ impl Play for Nodes {
             Stage::On => {
                 if self.all(server, "serving").await && self.is_clean() {
                     self.stage = Stage::Busy;
+                    for host in self.hosts().into_iter().filter(|_| self.is_released()) {
+                        server.post(&format!("/api/v1/hosts/{host}/release"), &json!({})).await;
+                    }
                     self.deploy();
                 }
                 false
