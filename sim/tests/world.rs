@@ -154,7 +154,7 @@ fn ops_r1_days_have_faults_of_every_class() {
 }
 
 /// Days on which something was broken once, and what. Each is as it should be since.
-const ONCE_BROKEN: [(u64, u64, &[Class], &str); 3] = [
+const ONCE_BROKEN: [(u64, u64, &[Class], &str); 4] = [
     (
         15,
         6,
