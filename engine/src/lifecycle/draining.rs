@@ -1,7 +1,7 @@
 //! The state `draining`: from the cordon to a proved off.
 
 use muster_model::{
-    Known,
+    Known, Timestamp,
     host::{Cause, ConditionType, OpKind, Phase, Power},
 };
 
@@ -216,24 +216,13 @@ pub(super) fn stopping(mut turn: Turn<'_>) -> Step {
     let overdue = turn.is_overdue();
     let can_ask = os_seen && turn.graceful_off(refused).is_some();
     // Nobody cuts the power of a machine that was not asked first, unless it cannot be asked for long.
-    if asked.is_none() && can_ask && sent == 0 && unsent < MAX_UNSENT {
-        if let Some(why) = turn.off_refused().filter(|_| !overdue) {
-            turn.ask_probe();
-            return turn.stay(format!("shutdown waits: {why}"));
-        }
-        let apart = turn.settings().limits.off_apart;
-        let next = last.filter(|_| !another).map(|last| last.saturating_add(apart));
-        if let Some(next) = next.filter(|next| turn.now < *next) {
-            turn.ask_probe();
-            turn.look_at(next);
-            let left = turn.left(next);
-            return turn.stay(format!("0 answers to its shutdown; asked again in {left}"));
-        }
-        if turn.off_refused().is_none() {
-            turn.ask_off();
-            turn.grant_grace();
-            return turn.stay("asked to shut down, 1 call");
-        }
+    if asked.is_none()
+        && can_ask
+        && sent == 0
+        && unsent < MAX_UNSENT
+        && let Some(text) = ask_first(&mut turn, last.filter(|_| !another), overdue)
+    {
+        return turn.stay(text);
     }
     if overdue || !can_ask {
         let Some(call) = turn.force_off(sent) else { return cannot_force(turn) };
@@ -252,6 +241,28 @@ pub(super) fn stopping(mut turn: Turn<'_>) -> Step {
     turn.look_apart();
     let left = turn.status.deadline.map(|deadline| turn.left(deadline)).unwrap_or_default();
     turn.stay(format!("shutting down, {left} left"))
+}
+
+/// Asks the machine to shut down, a while after the `last` call; what is done about that now. Nothing, if its time is over
+/// and it may not be switched off.
+fn ask_first(turn: &mut Turn<'_>, last: Option<Timestamp>, overdue: bool) -> Option<String> {
+    let refused = turn.off_refused();
+    if let Some(why) = refused.as_ref().filter(|_| !overdue) {
+        turn.ask_probe();
+        return Some(format!("shutdown waits: {why}"));
+    }
+    let next = last.map(|last| last.saturating_add(turn.settings().limits.off_apart));
+    if let Some(next) = next.filter(|next| turn.now < *next) {
+        turn.ask_probe();
+        turn.look_at(next);
+        return Some(format!("0 answers to its shutdown; asked again in {}", turn.left(next)));
+    }
+    if refused.is_some() {
+        return None;
+    }
+    turn.ask_off();
+    turn.grant_grace();
+    Some("asked to shut down, 1 call".to_owned())
 }
 
 /// Nothing can cut its power: what is left is its time to go by itself.

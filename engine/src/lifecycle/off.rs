@@ -129,14 +129,7 @@ fn unexpected_on(mut turn: Turn<'_>) -> Step {
                 return turn.stay_by(Rule::Drift(6), format!("to be switched off by policy, but {why}"));
             }
             let text = format!("on for more than {wait} without a node; switched off by policy");
-            turn.begin(OpKind::Off, Cause::Drift, &text);
-            // Somebody switched it on to use it.
-            if let Some(op) = turn.op.as_mut() {
-                op.os_seen = true;
-            }
-            let grace = turn.settings().limits.grace;
-            turn.ask_off();
-            turn.go(Rule::Drift(6), Phase::Stopping, Some(grace), text)
+            turn.shut_down(Rule::Drift(6), Cause::Drift, &text, text.clone())
         }
     }
 }
@@ -148,14 +141,8 @@ fn off_by_hand(mut turn: Turn<'_>, cause: Cause, reason: &str) -> Step {
         turn.ask_probe();
         return turn.stay_by(rule, format!("{reason}; its power-off waits: {why}"));
     }
-    turn.begin(OpKind::Off, cause, reason);
-    // What it runs is not known: it is asked first.
-    if let Some(op) = turn.op.as_mut() {
-        op.os_seen = true;
-    }
-    turn.ask_off();
-    let grace = turn.settings().limits.grace;
-    turn.go(Rule::Drift(6), Phase::Stopping, Some(grace), format!("{reason}; {grace} to shut down"))
+    let text = format!("{reason}; {} to shut down", turn.settings().limits.grace);
+    turn.shut_down(Rule::Drift(6), cause, reason, text)
 }
 
 /// Drift: it should be off, and its node serves.
@@ -228,19 +215,8 @@ pub(super) fn deleted(mut turn: Turn<'_>) -> Step {
         return turn.stay_by(Rule::Row(30), text);
     }
     turn.release();
-    turn.begin(OpKind::Off, Cause::Deletion, "its record is deleted, and its power with it");
-    // What it runs is not known: it is asked first.
-    if let Some(op) = turn.op.as_mut() {
-        op.os_seen = true;
-    }
-    turn.ask_off();
-    let grace = turn.settings().limits.grace;
-    turn.go(
-        Rule::Row(30),
-        Phase::Stopping,
-        Some(grace),
-        format!("{grace} to shut down before its record goes"),
-    )
+    let text = format!("{} to shut down before its record goes", turn.settings().limits.grace);
+    turn.shut_down(Rule::Row(30), Cause::Deletion, "its record is deleted, and its power with it", text)
 }
 
 fn reserve(mut turn: Turn<'_>, cause: Cause, reason: &str) -> Step {
@@ -465,6 +441,17 @@ impl Turn<'_> {
     /// The time to shut down begins now: what went by before, the operating system did not have.
     pub(super) fn grant_grace(&mut self) {
         self.status.deadline = Some(self.now.saturating_add(self.settings().limits.grace));
+    }
+
+    /// Begins to switch off a machine of which nobody knows what it runs: it is asked first, if it can be.
+    pub(super) fn shut_down(mut self, rule: Rule, cause: Cause, why: &str, text: String) -> Step {
+        self.begin(OpKind::Off, cause, why);
+        if let Some(op) = self.op.as_mut() {
+            op.os_seen = true;
+        }
+        self.ask_off();
+        let grace = self.settings().limits.grace;
+        self.go(rule, Phase::Stopping, Some(grace), text)
     }
 
     /// Asks the machine to shut down if it can be asked; the answer is awaited in `stopping`.

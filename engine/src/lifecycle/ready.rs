@@ -93,20 +93,15 @@ fn stands_down_deleted(turn: &mut Turn<'_>) -> bool {
 }
 
 fn shut_down_deleted(mut turn: Turn<'_>) -> Step {
-    turn.begin(OpKind::Off, Cause::Drift, "its Node object was deleted");
-    if let Some(op) = turn.op.as_mut() {
-        op.os_seen = true;
-    }
     if let Some(intent) = &turn.seen.intent {
         turn.status.spent_intent = Some(intent.id.clone());
     }
     turn.ask(EffectKind::ReleaseReservation);
-    turn.ask_off();
     let grace = turn.settings().limits.grace;
     let text = format!(
         "its Node object was deleted and 0 pods are bound to it; {grace} to shut down, as its pool says"
     );
-    turn.go(Rule::Drift(9), Phase::Stopping, Some(grace), text)
+    turn.shut_down(Rule::Drift(9), Cause::Drift, "its Node object was deleted", text)
 }
 
 /// The node of a ready host has been away for too long.
