@@ -164,28 +164,30 @@ pub async fn waiting(store: &dyn Store) -> Result<Option<Waiting>, StoreError> {
             waiting.first.push(what);
         }
     };
-    each(store, keys::REPORTS, |entry| {
-        if entry.modified <= mark.modified {
-            note(entry.key.clone());
-        }
-    })
-    .await?;
+    List::prefix(keys::REPORTS)
+        .each(store, |entry| {
+            if entry.modified <= mark.modified {
+                note(entry.key.clone());
+            }
+        })
+        .await?;
     // A host was heard of when its loop wrote anything about it.
     let mut host: Option<(String, bool)> = None;
     let mut unheard = Vec::new();
-    each(store, hosts::NODES, |entry| {
-        let Some(hosts::Key::Host { host: name, record }) = hosts::parse(&entry.key) else { return };
-        let heard = entry.modified > mark.modified
-            && matches!(
-                record,
-                hosts::HostRecord::Status | hosts::HostRecord::Metrics | hosts::HostRecord::Op
-            );
-        match &mut host {
-            Some((known, seen)) if known == name => *seen |= heard,
-            _ => unheard.extend(host.replace((name.to_owned(), heard)).filter(|(_, seen)| !seen)),
-        }
-    })
-    .await?;
+    List::prefix(hosts::NODES)
+        .each(store, |entry| {
+            let Some(hosts::Key::Host { host: name, record }) = hosts::parse(&entry.key) else { return };
+            let heard = entry.modified > mark.modified
+                && matches!(
+                    record,
+                    hosts::HostRecord::Status | hosts::HostRecord::Metrics | hosts::HostRecord::Op
+                );
+            match &mut host {
+                Some((known, seen)) if known == name => *seen |= heard,
+                _ => unheard.extend(host.replace((name.to_owned(), heard)).filter(|(_, seen)| !seen)),
+            }
+        })
+        .await?;
     unheard.extend(host.filter(|(_, seen)| !seen));
     for (name, _) in unheard {
         note(hosts::host_prefix(&name));
@@ -215,19 +217,6 @@ pub async fn mark_when_behind(store: &dyn Store, seen: Revision, now: Timestamp)
     let txn = Txn::new().expect(RESTORED_KEY, Expect::Absent).put(RESTORED_KEY, value);
     let _ = store.commit(txn).await?;
     Ok(true)
-}
-
-/// Everything under a prefix, page by page.
-async fn each(store: &dyn Store, prefix: &str, mut each: impl FnMut(&Entry)) -> Result<(), StoreError> {
-    let mut after = None;
-    loop {
-        let page = store.list(List { after, ..List::prefix(prefix) }).await?;
-        page.entries.iter().for_each(&mut each);
-        after = page.entries.last().map(|entry| entry.key.clone());
-        if !page.more || after.is_none() {
-            return Ok(());
-        }
-    }
 }
 
 #[cfg(test)]

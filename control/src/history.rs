@@ -21,7 +21,7 @@ use muster_model::{
     Clock, ClusterId, Duration, Timestamp,
     host::PublicPower,
     observe::OFF_TAINT,
-    store::{Committed, List, Store, StoreError, Txn},
+    store::{Committed, Entry, List, Store, StoreError, Txn},
 };
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
@@ -130,16 +130,11 @@ impl History {
         for ring in RINGS {
             let prefix = format!("{ROOT}{}/", ring.name);
             let mut samples: Vec<Sample> = Vec::new();
-            let mut after = None;
-            loop {
-                let page = self.store.list(List { after, ..List::prefix(prefix.clone()) }).await?;
-                let read = page.entries.iter().filter_map(|entry| serde_json::from_slice(&entry.value).ok());
+            let take = |entry: Entry| {
+                let read = serde_json::from_slice(&entry.value).ok();
                 samples.extend(read.filter(|sample: &Sample| sample.at >= from && sample.at <= now));
-                after = page.entries.last().map(|entry| entry.key.clone()).filter(|_| page.more);
-                if after.is_none() {
-                    break;
-                }
-            }
+            };
+            List::prefix(prefix).each(&*self.store, take).await?;
             samples.sort_by_key(|sample| sample.at);
             rings.push(samples);
         }

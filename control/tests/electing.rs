@@ -1,6 +1,9 @@
 //! A leader that something beside the store elects: who may take the store's lease, and who lays it down.
 #![allow(clippy::disallowed_methods, reason = "tests wait on tokio's paused clock")]
 
+#[path = "support/asked.rs"]
+mod asked;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -8,11 +11,13 @@ use muster_control::lead::{self, LEASE, Lead};
 use muster_model::{
     Clock, Duration, Timestamp,
     lease::Permit,
-    store::{Committed, Entry, Fence, List, Page, Revision, Store, StoreError, StoreStats, Txn, WatchStream},
+    store::{Committed, Fence, Store, StoreError, Txn},
 };
 use muster_store::memory::Memory;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+
+use asked::{Asked, Before};
 
 /// tokio's clock, which stands still until everyone waits for it.
 #[derive(Debug)]
@@ -74,41 +79,18 @@ impl Drop for Process {
 
 /// A store whose every answer takes its time.
 #[derive(Debug)]
-struct Slow {
-    store: Memory,
-    latency: Duration,
-}
+struct Slow(Duration);
 
 #[async_trait]
-impl Store for Slow {
-    async fn get(&self, key: &str) -> Result<Option<Entry>, StoreError> {
-        tokio::time::sleep(self.latency.as_std()).await;
-        self.store.get(key).await
+impl Before for Slow {
+    async fn get(&self, _: &str) -> Result<(), StoreError> {
+        tokio::time::sleep(self.0.as_std()).await;
+        Ok(())
     }
 
-    async fn list(&self, list: List) -> Result<Page, StoreError> {
-        self.store.list(list).await
-    }
-
-    async fn commit(&self, txn: Txn) -> Result<Committed, StoreError> {
-        tokio::time::sleep(self.latency.as_std()).await;
-        self.store.commit(txn).await
-    }
-
-    async fn watch(&self, prefix: &str, after: Revision) -> Result<WatchStream, StoreError> {
-        self.store.watch(prefix, after).await
-    }
-
-    async fn revision(&self) -> Result<Revision, StoreError> {
-        self.store.revision().await
-    }
-
-    async fn compact(&self, before: Revision) -> Result<(), StoreError> {
-        self.store.compact(before).await
-    }
-
-    async fn stats(&self) -> Result<StoreStats, StoreError> {
-        self.store.stats().await
+    async fn commit(&self, _: &Txn) -> Result<(), StoreError> {
+        tokio::time::sleep(self.0.as_std()).await;
+        Ok(())
     }
 }
 
@@ -247,7 +229,7 @@ async fn a_leadership_lasts_from_its_last_beginning() {
 
 /// How long nobody leads after the leader falls silent at `moment` of a second, with a follower that began at `phase` of one.
 async fn nobody_leads(latency: Duration, phase: u64, moment: u64) -> Duration {
-    let store: Arc<dyn Store> = Arc::new(Slow { store: Memory::default(), latency });
+    let store: Arc<dyn Store> = Arc::new(Asked::new(Slow(latency)));
     let clock: Arc<dyn Clock> = Arc::new(Paused(tokio::time::Instant::now()));
     let a = Process::start(&store, &clock, "a");
     a.says(Permit::Granted);

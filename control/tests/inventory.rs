@@ -1,6 +1,9 @@
 //! What people do to hosts, over a store in memory.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
 
+#[path = "support/asked.rs"]
+mod asked;
+
 use std::sync::{
     Arc, Mutex,
     atomic::{AtomicI64, AtomicUsize, Ordering},
@@ -19,12 +22,13 @@ use muster_model::{
         keys::{self, HostRecord},
     },
     rack::Rack,
-    store::{Committed, Entry, List, Page, Revision, Store, StoreError, StoreStats, Txn, WatchStream, Write},
+    store::{Committed, Revision, Store, StoreError, Txn, Write},
 };
-use muster_store::memory::Memory;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
+
+use asked::{Asked, Before};
 
 /// A clock that is set; its pauses are short.
 #[derive(Debug, Default)]
@@ -53,7 +57,6 @@ impl Clock for SetClock {
 /// A store that refuses to write a key that ends like this, and counts how often.
 #[derive(Debug, Default)]
 struct Refusing {
-    store: Memory,
     end: Mutex<Option<String>>,
     refused: AtomicUsize,
 }
@@ -65,44 +68,20 @@ impl Refusing {
 }
 
 #[async_trait]
-impl Store for Refusing {
-    async fn get(&self, key: &str) -> Result<Option<Entry>, StoreError> {
-        self.store.get(key).await
-    }
-
-    async fn list(&self, list: List) -> Result<Page, StoreError> {
-        self.store.list(list).await
-    }
-
-    async fn commit(&self, txn: Txn) -> Result<Committed, StoreError> {
+impl Before for Refusing {
+    async fn commit(&self, txn: &Txn) -> Result<(), StoreError> {
         let end = self.end.lock().unwrap().clone();
         let is_refused = |write: &Write| end.as_ref().is_some_and(|end| write.key().ends_with(end));
         if txn.writes.iter().any(is_refused) {
             self.refused.fetch_add(1, Ordering::SeqCst);
             return Err(StoreError::Full { store: "here".into(), why: "no space left".into() });
         }
-        self.store.commit(txn).await
-    }
-
-    async fn watch(&self, prefix: &str, after: Revision) -> Result<WatchStream, StoreError> {
-        self.store.watch(prefix, after).await
-    }
-
-    async fn revision(&self) -> Result<Revision, StoreError> {
-        self.store.revision().await
-    }
-
-    async fn compact(&self, before: Revision) -> Result<(), StoreError> {
-        self.store.compact(before).await
-    }
-
-    async fn stats(&self) -> Result<StoreStats, StoreError> {
-        self.store.stats().await
+        Ok(())
     }
 }
 
 struct World {
-    store: Arc<Refusing>,
+    store: Arc<Asked<Refusing>>,
     clock: Arc<SetClock>,
     inventory: Arc<Inventory>,
     stop: CancellationToken,
@@ -117,7 +96,7 @@ impl Drop for World {
 impl World {
     /// An inventory that follows its store, at the second 0.
     async fn new() -> Self {
-        let store = Arc::new(Refusing::default());
+        let store = Arc::new(Asked::<Refusing>::default());
         let clock = Arc::new(SetClock::default());
         let kept = || Arc::clone(&store) as Arc<dyn Store>;
         let options = RegistryOptions { exclusive: true, default_lease: Duration::from_mins(5) };

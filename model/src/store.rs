@@ -66,6 +66,23 @@ impl List {
     pub fn prefix(prefix: impl Into<String>) -> Self {
         Self { prefix: prefix.into(), ..Self::default() }
     }
+
+    /// Hands over every entry, read page by page at one revision, and returns that.
+    pub async fn each(
+        mut self,
+        store: &dyn Store,
+        mut take: impl FnMut(Entry) + Send,
+    ) -> Result<Revision, StoreError> {
+        loop {
+            let page = store.list(self.clone()).await?;
+            self.at = Some(page.revision);
+            self.after = page.entries.last().map(|entry| entry.key.clone());
+            page.entries.into_iter().for_each(&mut take);
+            if !page.more || self.after.is_none() {
+                return Ok(page.revision);
+            }
+        }
+    }
 }
 
 /// An answer to [`List`].

@@ -184,17 +184,9 @@ impl Facts {
 
     /// Every record below a prefix, page by page.
     async fn all(&self, prefix: &str) -> Result<Vec<Entry>, StoreError> {
-        let mut wanted = List::prefix(prefix.to_owned());
         let mut all = Vec::new();
-        loop {
-            let page = self.inventory.store().list(wanted.clone()).await?;
-            wanted.at.get_or_insert(page.revision);
-            wanted.after = page.entries.last().map(|entry| entry.key.clone());
-            all.extend(page.entries);
-            if !page.more {
-                return Ok(all);
-            }
-        }
+        List::prefix(prefix).each(&**self.inventory.store(), |entry| all.push(entry)).await?;
+        Ok(all)
     }
 
     async fn reports(&self) -> Result<BTreeMap<String, BootProgress>, InventoryError> {

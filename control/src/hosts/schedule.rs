@@ -15,7 +15,7 @@ use muster_model::{
     Clock, Duration,
     host::{BareMetalNodeSpec, FreezeMode, keys},
     observe::ClusterPort,
-    store::{Change, Fence, List, Revision, Store, StoreError, WatchEvent, WatchStream},
+    store::{Change, Entry, Fence, List, Revision, Store, StoreError, WatchEvent, WatchStream},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -271,22 +271,13 @@ impl Run {
     /// Reads the whole inventory at one revision.
     async fn load(&mut self) -> Result<Revision, StoreError> {
         let mut book = Book::default();
-        let (mut after, mut at) = (None, None);
-        loop {
-            let list = List { prefix: keys::ROOT.into(), after, limit: LOAD_PAGE, at, keys_only: false };
-            let page = self.shared.store.list(list).await?;
-            at = Some(page.revision);
-            after = page.entries.last().map(|entry| entry.key.clone());
-            for entry in page.entries {
-                let (revision, key) = (entry.modified, entry.key.clone());
-                let _ = book.apply(&Change { revision, key, entry: Some(entry) });
-            }
-            if !page.more || after.is_none() {
-                book.revision = page.revision;
-                break;
-            }
-        }
-        let revision = book.revision;
+        let take = |entry: Entry| {
+            let (revision, key) = (entry.modified, entry.key.clone());
+            let _ = book.apply(&Change { revision, key, entry: Some(entry) });
+        };
+        let list = List { limit: LOAD_PAGE, ..List::prefix(keys::ROOT) };
+        let revision = list.each(&*self.shared.store, take).await?;
+        book.revision = revision;
         tracing::info!(hosts = book.hosts.len(), %revision, "loaded the inventory");
         *self.shared.book() = book;
         self.fence = None;

@@ -146,23 +146,16 @@ impl Vault {
 
     /// All clusters that somebody has told us how to reach. A record that cannot be opened says why.
     pub async fn accesses(&self) -> Result<Vec<(ClusterId, Result<Access, String>)>, InventoryError> {
-        let (mut found, mut after) = (Vec::new(), None);
-        loop {
-            let page = self.store.list(List { after, ..List::prefix(keys::CONNECTIONS) }).await?;
-            after = page.entries.last().map(|entry| entry.key.clone());
-            for entry in &page.entries {
-                let id =
-                    entry.key.strip_prefix(keys::CONNECTIONS).and_then(|id| id.parse::<ClusterId>().ok());
-                let Some(id) = id else {
-                    tracing::warn!(key = entry.key, "a connection of no cluster is ignored");
-                    continue;
-                };
-                found.push((id, self.access(id, entry)));
+        let mut found = Vec::new();
+        let take = |entry: Entry| {
+            let id = entry.key.strip_prefix(keys::CONNECTIONS).and_then(|id| id.parse::<ClusterId>().ok());
+            match id {
+                Some(id) => found.push((id, self.access(id, &entry))),
+                None => tracing::warn!(key = entry.key, "a connection of no cluster is ignored"),
             }
-            if !page.more || after.is_none() {
-                return Ok(found);
-            }
-        }
+        };
+        List::prefix(keys::CONNECTIONS).each(&*self.store, take).await?;
+        Ok(found)
     }
 
     fn access(&self, id: ClusterId, entry: &Entry) -> Result<Access, String> {

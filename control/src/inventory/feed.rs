@@ -6,7 +6,7 @@ use futures::StreamExt;
 use muster_model::{
     Duration,
     host::keys,
-    store::{Change, List, Revision, StoreError, WatchEvent},
+    store::{Change, Entry, List, Revision, StoreError, WatchEvent},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -78,23 +78,12 @@ fn apply(shared: &Shared, changes: &[Change]) {
 /// Reads the whole inventory at one revision, and replaces the index by it.
 pub(super) async fn load(shared: &Shared) -> Result<Revision, StoreError> {
     let mut index = Index::default();
-    let (mut at, mut after) = (None, None);
-    loop {
-        let list = List { prefix: keys::ROOT.to_owned(), after, limit: LOAD_PAGE, at, keys_only: false };
-        let page = shared.store.list(list).await?;
-        at = Some(page.revision);
-        after = page.entries.last().map(|entry| entry.key.clone());
-        let changes: Vec<Change> = page
-            .entries
-            .into_iter()
-            .map(|entry| Change { revision: entry.modified, key: entry.key.clone(), entry: Some(entry) })
-            .collect();
-        drop(index.apply(&changes));
-        if !page.more || after.is_none() {
-            break;
-        }
-    }
-    let revision = at.unwrap_or_default();
+    let take = |entry: Entry| {
+        let (revision, key) = (entry.modified, entry.key.clone());
+        drop(index.apply(&[Change { revision, key, entry: Some(entry) }]));
+    };
+    let list = List { limit: LOAD_PAGE, ..List::prefix(keys::ROOT) };
+    let revision = list.each(&*shared.store, take).await?;
     index.revision = revision;
     index.touched.clear();
     tracing::info!(hosts = index.hosts.len(), %revision, "loaded the inventory");

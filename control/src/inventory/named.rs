@@ -139,22 +139,13 @@ impl Inventory {
 
     /// All records of a kind by name, and the revision they were read at. One that cannot be read is left out.
     pub async fn all_named<T: Named>(&self) -> Result<(Vec<NamedStored<T>>, Revision), InventoryError> {
-        let (mut found, mut after, mut at) = (Vec::new(), None, None);
-        loop {
-            let list = List { after, at, ..List::prefix(T::KIND.prefix()) };
-            let page = self.shared.store.list(list).await?;
-            at = Some(page.revision);
-            after = page.entries.last().map(|entry| entry.key.clone());
-            for entry in &page.entries {
-                match NamedStored::of(entry) {
-                    Ok(stored) => found.push(stored),
-                    Err(error) => tracing::error!(key = entry.key, %error, "a record is left out of lists"),
-                }
-            }
-            if !page.more || after.is_none() {
-                return Ok((found, page.revision));
-            }
-        }
+        let mut found = Vec::new();
+        let take = |entry: Entry| match NamedStored::of(&entry) {
+            Ok(stored) => found.push(stored),
+            Err(error) => tracing::error!(key = entry.key, %error, "a record is left out of lists"),
+        };
+        let revision = List::prefix(T::KIND.prefix()).each(&*self.shared.store, take).await?;
+        Ok((found, revision))
     }
 
     /// Stores a new record.

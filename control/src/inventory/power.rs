@@ -7,7 +7,7 @@
 use muster_model::{
     Timestamp,
     host::{Admin, BareMetalNodeSpec, Draw, Hold, ManualPower, Phase, PublicPower, State, Switch},
-    store::{Committed, Expect, List, Revision, Txn},
+    store::{Committed, Entry, Expect, List, Revision, Txn},
 };
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -148,17 +148,13 @@ impl Inventory {
     }
 
     async fn open_operations(&self) -> Result<Vec<(Revision, Operation)>, InventoryError> {
-        let (mut found, mut after) = (Vec::new(), None);
-        loop {
-            let page = self.shared.store.list(List { after, ..List::prefix(keys::OPERATIONS) }).await?;
-            after = page.entries.last().map(|entry| entry.key.clone());
-            let all =
-                page.entries.iter().filter_map(|entry| Some((entry.modified, decode_operation(entry).ok()?)));
-            found.extend(all.filter(|(_, operation)| !operation.done));
-            if !page.more || after.is_none() {
-                return Ok(found);
-            }
-        }
+        let mut found = Vec::new();
+        let take = |entry: Entry| {
+            let read = decode_operation(&entry).ok().filter(|operation| !operation.done);
+            found.extend(read.map(|operation| (entry.modified, operation)));
+        };
+        List::prefix(keys::OPERATIONS).each(&*self.shared.store, take).await?;
+        Ok(found)
     }
 
     /// The orders that are under way for a host. Without a wish in force there are none, and nothing is read.

@@ -247,16 +247,10 @@ impl Vault {
     }
 
     pub async fn list(&self) -> Result<(Vec<CredentialShown>, Revision), InventoryError> {
-        let (mut found, mut after, mut at) = (Vec::new(), None, None);
-        loop {
-            let page = self.store.list(List { after, at, ..List::prefix(keys::CREDENTIALS) }).await?;
-            at = Some(page.revision);
-            after = page.entries.last().map(|entry| entry.key.clone());
-            found.extend(page.entries.iter().filter_map(|entry| Some(shown(entry, &read(entry).ok()?))));
-            if !page.more || after.is_none() {
-                return Ok((found, page.revision));
-            }
-        }
+        let mut found = Vec::new();
+        let take = |entry: Entry| found.extend(read(&entry).ok().map(|record| shown(&entry, &record)));
+        let revision = List::prefix(keys::CREDENTIALS).each(&*self.store, take).await?;
+        Ok((found, revision))
     }
 
     pub async fn get(&self, project: &str, name: &str) -> Result<Option<CredentialShown>, InventoryError> {

@@ -171,25 +171,16 @@ impl Inventory {
             (StoreError::Compacted { .. }, Some(asked)) => InventoryError::Gone { asked },
             (error, _) => error.into(),
         };
-        let (mut after, mut at) = (None, from);
-        loop {
-            let page =
-                self.shared.store.list(List { after, at, ..List::prefix(prefix) }).await.map_err(gone)?;
-            at = Some(page.revision);
-            after = page.entries.last().map(|entry| entry.key.clone());
-            for entry in &page.entries {
-                let Some(text) = show(entry) else { continue };
-                known.insert(entry.key.clone(), text.clone());
-                if from.is_none() {
-                    let (change, revision) = (Change::Added, entry.modified);
-                    pending.push_back(WatchItem::Object { change, revision, text });
-                }
+        let take = |entry: Entry| {
+            let Some(text) = show(&entry) else { return };
+            if from.is_none() {
+                let (change, revision, text) = (Change::Added, entry.modified, text.clone());
+                pending.push_back(WatchItem::Object { change, revision, text });
             }
-            if !page.more || after.is_none() {
-                break;
-            }
-        }
-        let cursor = at.unwrap_or_default();
+            known.insert(entry.key, text);
+        };
+        let list = List { at: from, ..List::prefix(prefix) };
+        let cursor = list.each(&*self.shared.store, take).await.map_err(gone)?;
         if from.is_none() {
             pending.push_back(WatchItem::Bookmark { revision: cursor });
         }

@@ -104,17 +104,9 @@ impl Journal {
 
     async fn stored(&self, cluster: ClusterId, number: u64) -> Result<Vec<u8>, JournalError> {
         let prefix = format!("{}{number:016}/", frames(cluster));
-        let (mut bytes, mut after) = (Vec::new(), None);
-        loop {
-            let page = self.store.list(List { after, limit: 4, ..List::prefix(&prefix) }).await?;
-            after = page.entries.last().map(|entry| entry.key.clone());
-            for entry in &page.entries {
-                bytes.extend_from_slice(&entry.value);
-            }
-            if !page.more || after.is_none() {
-                break;
-            }
-        }
+        let mut bytes = Vec::new();
+        let parts = List { limit: 4, ..List::prefix(prefix) };
+        parts.each(&*self.store, |entry| bytes.extend_from_slice(&entry.value)).await?;
         if bytes.is_empty() { Err(damaged(cluster, number, "it is not there")) } else { Ok(bytes) }
     }
 }

@@ -2,7 +2,7 @@
 
 use muster_model::{
     Timestamp,
-    store::{Committed, Expect, Revision, Txn},
+    store::{Committed, Entry, Expect, List, Revision, Txn},
 };
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -392,19 +392,13 @@ impl Registry {
 
 async fn pool_names(shared: &Shared, cluster: Uuid) -> Result<Vec<(String, Uuid)>, RegistryError> {
     let prefix = keys::pool_names(cluster);
-    let (mut names, mut after) = (Vec::new(), None);
-    loop {
-        let list = muster_model::store::List { after, ..muster_model::store::List::prefix(&prefix) };
-        let page = shared.store.list(list).await?;
-        after = page.entries.last().map(|entry| entry.key.clone());
-        names.extend(page.entries.iter().filter_map(|entry| {
-            let id = std::str::from_utf8(&entry.value).ok()?.parse().ok()?;
-            Some((entry.key.strip_prefix(&prefix)?.to_owned(), id))
-        }));
-        if !page.more || after.is_none() {
-            return Ok(names);
-        }
-    }
+    let mut names = Vec::new();
+    let read = |entry: &Entry| {
+        let id = std::str::from_utf8(&entry.value).ok()?.parse().ok()?;
+        Some((entry.key.strip_prefix(&prefix)?.to_owned(), id))
+    };
+    List::prefix(&prefix).each(&*shared.store, |entry: Entry| names.extend(read(&entry))).await?;
+    Ok(names)
 }
 
 /// Pools that an error names; the count says how many there are.

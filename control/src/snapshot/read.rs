@@ -214,17 +214,10 @@ async fn global(registry: &Registry) -> Result<(GlobalConfig, Option<String>), R
 
 /// All entries under a prefix, at one revision.
 async fn every(store: &dyn Store, prefix: &str, keys_only: bool) -> Result<Vec<Entry>, RegistryError> {
-    let (mut found, mut after, mut at) = (Vec::new(), None, None);
-    loop {
-        let list = List { prefix: prefix.to_owned(), after, limit: PAGE, at, keys_only };
-        let page = store.list(list).await?;
-        at = Some(page.revision);
-        after = page.entries.last().map(|entry| entry.key.clone());
-        found.extend(page.entries);
-        if !page.more || after.is_none() {
-            return Ok(found);
-        }
-    }
+    let mut found = Vec::new();
+    let list = List { limit: PAGE, keys_only, ..List::prefix(prefix) };
+    list.each(store, |entry| found.push(entry)).await?;
+    Ok(found)
 }
 
 impl Inventory {

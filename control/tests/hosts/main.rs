@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![allow(clippy::await_holding_lock, reason = "a story looks at its own world, on one thread")]
 
+#[path = "../support/asked.rs"]
+mod asked;
 mod crashes;
 mod energy;
 mod late;

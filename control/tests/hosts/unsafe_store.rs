@@ -10,37 +10,26 @@ use muster_control::hosts::failpoint::Failpoints;
 use muster_model::{
     host::{Phase, Switch},
     power::PowerAction,
-    store::{Committed, Entry, List, Page, Revision, Store, StoreError, StoreStats, Txn, WatchStream},
+    store::{StoreError, Txn},
 };
-use muster_store::memory::Memory;
 
-use crate::world::World;
+use crate::{
+    asked::{Asked, Before},
+    world::World,
+};
 
 /// A store whose disk can fill up, and be slow.
 #[derive(Debug, Default)]
 struct Disk {
-    memory: Memory,
     full: AtomicBool,
     /// Seconds that a commit takes before anything of it is there.
     slow: AtomicU64,
 }
 
 #[async_trait]
-impl Store for Disk {
-    async fn get(&self, key: &str) -> Result<Option<Entry>, StoreError> {
-        self.memory.get(key).await
-    }
-
-    async fn get_all(&self, keys: &[String]) -> Result<Vec<Option<Entry>>, StoreError> {
-        self.memory.get_all(keys).await
-    }
-
-    async fn list(&self, list: List) -> Result<Page, StoreError> {
-        self.memory.list(list).await
-    }
-
+impl Before for Disk {
     #[allow(clippy::disallowed_methods, reason = "tokio's time is paused and belongs to the test")]
-    async fn commit(&self, txn: Txn) -> Result<Committed, StoreError> {
+    async fn commit(&self, _: &Txn) -> Result<(), StoreError> {
         if self.full.load(Ordering::SeqCst) {
             return Err(StoreError::Unavailable { store: "of the test".into(), why: "no space left".into() });
         }
@@ -48,33 +37,13 @@ impl Store for Disk {
         if slow > 0 {
             tokio::time::sleep(std::time::Duration::from_secs(slow)).await;
         }
-        self.memory.commit(txn).await
-    }
-
-    async fn watch(&self, prefix: &str, after: Revision) -> Result<WatchStream, StoreError> {
-        self.memory.watch(prefix, after).await
-    }
-
-    async fn revision(&self) -> Result<Revision, StoreError> {
-        self.memory.revision().await
-    }
-
-    async fn compact(&self, before: Revision) -> Result<(), StoreError> {
-        self.memory.compact(before).await
-    }
-
-    async fn stats(&self) -> Result<StoreStats, StoreError> {
-        self.memory.stats().await
-    }
-
-    async fn close(&self) -> Result<(), StoreError> {
-        self.memory.close().await
+        Ok(())
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn ops_r13_while_the_store_cannot_be_written_nothing_is_switched_or_evicted() {
-    let disk = Arc::new(Disk::default());
+    let disk = Arc::new(Asked::<Disk>::default());
     let world = World::with(disk.clone(), Failpoints::default()).await;
     world.serving("h1").await;
     world.idle("h2").await;
@@ -106,7 +75,7 @@ async fn ops_r13_while_the_store_cannot_be_written_nothing_is_switched_or_evicte
 /// there, and nothing at all once the lease is gone.
 #[tokio::test(start_paused = true)]
 async fn ops_r13_a_slow_disk_delays_calls_and_a_lost_lease_drops_them() {
-    let disk = Arc::new(Disk::default());
+    let disk = Arc::new(Asked::<Disk>::default());
     let world = World::with(disk.clone(), Failpoints::default()).await;
     world.idle("h1").await;
     world.serving("h2").await;

@@ -1,6 +1,8 @@
 //! The whole path in memory: from a pending pod to the intent of a host, with a clock that the test moves.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
 
+#[path = "../support/asked.rs"]
+mod asked;
 mod down;
 mod etcd;
 mod facts;

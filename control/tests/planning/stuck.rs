@@ -9,11 +9,11 @@ use async_trait::async_trait;
 use muster_control::planner::{Did, Planning};
 use muster_model::{
     Clock, Duration, Timestamp,
-    store::{Committed, Entry, List, Page, Revision, Store, StoreError, StoreStats, Txn, WatchStream, Write},
+    store::{StoreError, Txn, Write},
 };
-use muster_store::memory::Memory;
 use tokio_util::sync::CancellationToken;
 
+use crate::asked::{Asked, Before};
 use crate::world::{CLUSTER, World, pod};
 
 #[derive(Debug, Clone, Copy)]
@@ -27,20 +27,19 @@ enum First {
 /// A store whose first answer about what planners remember is a trap. They ask in the middle of a look.
 #[derive(Debug)]
 struct Trap {
-    store: Memory,
     first: First,
     asked: AtomicU32,
     broken: AtomicU32,
 }
 
-fn trap(first: First) -> Arc<Trap> {
+fn trap(first: First) -> Arc<Asked<Trap>> {
     let (asked, broken) = (AtomicU32::default(), AtomicU32::default());
-    Arc::new(Trap { store: Memory::default(), first, asked, broken })
+    Arc::new(Asked::new(Trap { first, asked, broken }))
 }
 
 #[async_trait]
-impl Store for Trap {
-    async fn get(&self, key: &str) -> Result<Option<Entry>, StoreError> {
+impl Before for Trap {
+    async fn get(&self, key: &str) -> Result<(), StoreError> {
         if key == format!("/muster/planner/{CLUSTER}") {
             match (self.asked.fetch_add(1, Ordering::SeqCst), self.first) {
                 (0, First::NeverEnds) => std::future::pending().await,
@@ -48,14 +47,10 @@ impl Store for Trap {
                 _ => {}
             }
         }
-        self.store.get(key).await
+        Ok(())
     }
 
-    async fn list(&self, list: List) -> Result<Page, StoreError> {
-        self.store.list(list).await
-    }
-
-    async fn commit(&self, txn: Txn) -> Result<Committed, StoreError> {
+    async fn commit(&self, txn: &Txn) -> Result<(), StoreError> {
         let at_b =
             |write: &Write| matches!(write, Write::Put { key, .. } if key == "/baremetal/nodes/b/intent");
         if matches!(self.first, First::BreaksAtB)
@@ -64,23 +59,7 @@ impl Store for Trap {
         {
             return Err(StoreError::Unavailable { store: "trap".into(), why: "as the test wants it".into() });
         }
-        self.store.commit(txn).await
-    }
-
-    async fn watch(&self, prefix: &str, after: Revision) -> Result<WatchStream, StoreError> {
-        self.store.watch(prefix, after).await
-    }
-
-    async fn revision(&self) -> Result<Revision, StoreError> {
-        self.store.revision().await
-    }
-
-    async fn compact(&self, before: Revision) -> Result<(), StoreError> {
-        self.store.compact(before).await
-    }
-
-    async fn stats(&self) -> Result<StoreStats, StoreError> {
-        self.store.stats().await
+        Ok(())
     }
 }
 
