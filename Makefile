@@ -23,6 +23,9 @@ chaos: ## Stop and kill servers at every point, a hundred times over (about an h
 scale: ## Muster beside 1,000 kwok nodes and 3,000 pods: memory, lag, a burst of 500 (NODES, PODS, BURST)
 	@scripts/scale.sh
 
+soak: ## Half an hour of a served fleet and 30 simulated days: does memory, or anything else, grow (MINUTES, DAYS)
+	@scripts/soak.sh
+
 check: ## The fast inner loop: format, lints, unit tests without other programs
 	@scripts/check.sh
 
@@ -51,4 +54,4 @@ clean: ## Remove what was built here (the cache of test peers stays)
 	cargo clean
 	rm -rf .data
 
-.PHONY: help run test fuzz e2e chaos check cluster page browser page-figures pictures build fmt clean scale
+.PHONY: help run test fuzz e2e chaos soak check cluster page browser page-figures pictures build fmt clean scale
