@@ -230,13 +230,17 @@ const SETTINGS: &[Known] = &[
     ),
     known("bmc.plain-http", "false", "whether BMCs may be called without TLS"),
     known("hosts.time-factor", "1", "divides every time limit and pause of the host loop, for trials"),
-    known("own.node", "", "name of the node that this process runs on; it is never drained"),
+    known(
+        "own.node",
+        "",
+        "name of the node that this process runs on; it is never drained, and never switched off or cycled by itself",
+    ),
     known("own.pod", "", "name of the pod that this process runs in; its node is never drained"),
     known("own.namespace", "", "namespace of that pod"),
     known(
         "own.store-nodes",
         "[]",
-        "names of nodes that members of the store run on, where store does not tell by addresses; they are never drained",
+        "names of nodes that members of the store run on, where store does not tell by addresses; they are never drained, and never switched off or cycled by themselves",
     ),
     known(
         "resources.home",

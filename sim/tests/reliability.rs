@@ -20,6 +20,7 @@ use muster_model::{
     Duration, NodePool,
     condition::{Condition, find},
     host::{ConditionType, Phase, State, find_condition},
+    planted,
 };
 use muster_sim::world::{
     Build, Disturbance, Outage, Quirk, START, What, Workload, World,
@@ -607,6 +608,55 @@ fn a_planner_looks_once_a_second_while_its_cluster_is_not_in_sync() {
         simulation.run_for(Duration::from_mins(1)).await.unwrap();
         let many = looks(&simulation) - before;
         assert!((30..=61).contains(&many), "{many} looks in a minute");
+        unharmed(&simulation);
+    });
+}
+
+/// OPS-F22: the kubelet hangs on the machine that Muster or its store runs on, and nobody but daemons is on its node. What is
+/// on a node that is not guarded is switched off in the end.
+#[test]
+fn ops_f22_a_guarded_host_whose_kubelet_hangs_keeps_its_power() {
+    let hangs = |bug| {
+        planted::plant(bug);
+        let lived = on_one_thread(async {
+            let mut simulation = metal(6, PoolSetting::metal("web", 6, 6), 1).await;
+            simulation.run_for(Duration::from_mins(15)).await.unwrap();
+            simulation.world().protect("h0");
+            let what = What::Quirk { machine: "h0".to_owned(), quirk: Quirk::KubeletHangs };
+            now(&simulation, Duration::from_hours(3), what);
+            simulation.run_for(Duration::from_hours(3)).await.unwrap();
+            let off = simulation.world().power_offs(None);
+            simulation.run_for(Duration::from_mins(15)).await.unwrap();
+            let back = simulation.phase("h0").await.unwrap();
+            let rows: Vec<_> = simulation.world().violations().iter().map(|one| one.row).collect();
+            (off, back, rows)
+        });
+        planted::plant(None);
+        lived
+    };
+    assert_eq!(hangs(None), (0, Some(Phase::Serving), vec![]));
+    let (off, _, rows) = hangs(Some("F22"));
+    assert!(off > 0 && rows.contains(&"F22"), "the judge saw {rows:?} after {off} power-offs");
+}
+
+/// OPS-R14: the network of all nodes is away for as long as lost hosts are waited for, and longer. Their BMCs answer, and
+/// nobody is on them: not one of them is switched off, and all of them serve again.
+#[test]
+fn ops_r14_a_pool_that_is_dark_keeps_its_power() {
+    on_one_thread(async {
+        let mut simulation = metal(8, PoolSetting::metal("web", 8, 8), 1).await;
+        simulation.run_for(Duration::from_mins(15)).await.unwrap();
+        for host in 0..8 {
+            let what = What::Quirk { machine: format!("h{host}"), quirk: Quirk::KubeletHangs };
+            now(&simulation, Duration::from_mins(50), what);
+        }
+        simulation.run_for(Duration::from_mins(70)).await.unwrap();
+        let lines = || simulation.world().lines().join("\n");
+        assert_eq!(simulation.world().power_offs(None), 0, "{}", lines());
+        for host in 0..8 {
+            let phase = simulation.phase(&format!("h{host}")).await.unwrap();
+            assert_eq!(phase, Some(Phase::Serving), "h{host}\n{}", lines());
+        }
         unharmed(&simulation);
     });
 }

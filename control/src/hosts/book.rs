@@ -286,20 +286,21 @@ impl Book {
         self.pool_up.get(pool).copied().unwrap_or_default()
     }
 
-    /// Why a host whose node is lost is not cycled: so much of its pool is lost that it is not this host that needs repair.
+    /// Why a host whose node is lost is neither cycled nor switched off: so much of its pool is lost that it is not this host
+    /// that needs repair.
     pub fn repairs_stopped(&self, host: &str, pool: &str) -> Option<String> {
-        let phase = |record: &Record| record.status.as_ref().map(|status| status.phase);
-        if self.hosts.get(host).and_then(phase) != Some(Phase::Lost) {
+        if !self.hosts.get(host).is_some_and(is_lost) {
             return None;
         }
         let (mut lost, mut total) = (0_u32, 0_u32);
         for record in
             self.hosts.values().filter(|record| record.spec.as_ref().is_some_and(|s| s.pool == pool))
         {
-            match phase(record) {
-                Some(Phase::Lost) => (lost, total) = (lost + 1, total + 1),
-                Some(Phase::Serving | Phase::Degraded) => total += 1,
-                _ => {}
+            let phase = record.status.as_ref().map(|status| status.phase);
+            if is_lost(record) {
+                (lost, total) = (lost + 1, total + 1);
+            } else if matches!(phase, Some(Phase::Serving | Phase::Degraded)) {
+                total += 1;
             }
         }
         is_pool_in_trouble(lost, total).then(|| format!("{lost} of {total} hosts of pool {pool} are lost"))
@@ -309,6 +310,31 @@ impl Book {
     pub fn ready_where(&self, pool: &str, there: impl Fn(&Spot) -> bool) -> u32 {
         let spots = self.spread.get(pool).into_iter().flatten();
         spots.filter(|(spot, _)| there(spot)).map(|(_, ready)| *ready).sum()
+    }
+}
+
+/// Whether its node is lost, be it that it was given up for that and nobody knows yet what became of it. One that is set aside
+/// has failed by itself and says nothing of the others.
+fn is_lost(record: &Record) -> bool {
+    let Some(status) = &record.status else { return false };
+    match status.phase {
+        Phase::Lost => true,
+        Phase::Serving | Phase::Degraded | Phase::Backoff | Phase::Stopping | Phase::ForcingOff => {
+            is_true(&status.conditions, ConditionType::NodeLost)
+        }
+        Phase::Enrolling
+        | Phase::Idle
+        | Phase::Reserved
+        | Phase::PreparingBoot
+        | Phase::PowerRequested
+        | Phase::Powered
+        | Phase::Booting
+        | Phase::Joining
+        | Phase::Cordoned
+        | Phase::Evicting
+        | Phase::Drained
+        | Phase::ConfirmingOff
+        | Phase::Quarantined => false,
     }
 }
 
@@ -473,19 +499,42 @@ mod tests {
     /// OPS-R14: where a quarter of a pool is lost, it is not the hosts that need repair.
     #[test]
     fn ops_r14_repairs_stop_when_a_quarter_of_the_pool_is_lost() {
+        fn pool(parts: &[(u32, Phase, bool)]) -> Book {
+            let mut book = Book::default();
+            let hosts = parts.iter().flat_map(|part| (0..part.0).map(move |_| part));
+            for (number, (_, phase, node_lost)) in hosts.enumerate() {
+                let name = format!("h{number}");
+                let mut status: serde_json::Value = serde_json::from_slice(&status_of(*phase)).unwrap();
+                if *node_lost {
+                    status["conditions"] = serde_json::json!([{"type": "NodeLost", "status": "True",
+                        "reason": "NotReady", "message": "", "lastTransitionTime": Timestamp::EPOCH,
+                        "observedGeneration": 1}]);
+                }
+                let status = serde_json::to_vec(&status).unwrap();
+                let _ = book.apply(&change(1, &keys::host(&name, HostRecord::Spec), Some(spec_of("r1"))));
+                let _ = book.apply(&change(1, &keys::host(&name, HostRecord::Status), Some(status)));
+            }
+            book
+        }
         #[track_caller]
         fn check(lost: u32, serving: u32, idle: u32, stopped: bool) {
-            let mut book = Book::default();
-            let phases = [(lost, Phase::Lost), (serving, Phase::Serving), (idle, Phase::Idle)];
-            let phases = phases.into_iter().flat_map(|(many, phase)| (0..many).map(move |_| phase));
-            for (number, phase) in phases.enumerate() {
-                let name = format!("h{number}");
-                let _ = book.apply(&change(1, &keys::host(&name, HostRecord::Spec), Some(spec_of("r1"))));
-                let _ =
-                    book.apply(&change(1, &keys::host(&name, HostRecord::Status), Some(status_of(phase))));
-            }
+            let book = pool(&[
+                (lost, Phase::Lost, true),
+                (serving, Phase::Serving, false),
+                (idle, Phase::Idle, false),
+            ]);
             assert_eq!(book.repairs_stopped("h0", "gpu").is_some(), stopped, "{lost} of {}", lost + serving);
         }
+        // Those that were given up count on until somebody knows what became of them.
+        for phase in [Phase::Serving, Phase::Backoff, Phase::Stopping, Phase::ForcingOff] {
+            let book = pool(&[(2, phase, true), (6, Phase::Serving, false)]);
+            assert!(book.repairs_stopped("h0", "gpu").is_some(), "{phase}");
+            assert_eq!(book.repairs_stopped("h2", "gpu"), None, "it is not lost");
+            let book = pool(&[(2, phase, false), (6, Phase::Serving, false)]);
+            assert_eq!(book.repairs_stopped("h0", "gpu"), None, "{phase} for another reason");
+        }
+        let mixed = pool(&[(1, Phase::Lost, true), (1, Phase::Backoff, true), (6, Phase::Serving, false)]);
+        assert!(mixed.repairs_stopped("h0", "gpu").is_some() && mixed.repairs_stopped("h1", "gpu").is_some());
         check(1, 0, 0, false); // one host is a host
         check(1, 3, 0, false);
         check(2, 6, 0, true); // a quarter

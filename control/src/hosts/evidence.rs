@@ -253,10 +253,12 @@ fn node_and_pods(
                 }
             };
             let pods = match &node {
-                // Whoever is bound to a node that somebody deleted may still run there.
-                NodeView::Absent => gone.map_or_else(PodsView::default, |gone| {
-                    nodes::pods_seen(index, gone, kept, memo.blocked_by.as_deref(), now)
-                }),
+                // Whoever is bound to a node that somebody deleted may still run there, and what is guarded is so without one.
+                NodeView::Absent => {
+                    gone.or_else(|| nodes::named(name, spec)).map_or_else(PodsView::default, |gone| {
+                        nodes::pods_seen(index, gone, kept, memo.blocked_by.as_deref(), now)
+                    })
+                }
                 NodeView::Present(node) => {
                     nodes::pods_seen(index, &node.name, kept, memo.blocked_by.as_deref(), now)
                 }

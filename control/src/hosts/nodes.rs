@@ -132,6 +132,12 @@ fn is_unschedulable(pod: &Pod) -> bool {
     condition.is_some_and(|one| &*one.status == "False" && &*one.reason == "Unschedulable")
 }
 
+/// What the node of a host will be called, where its spec says so, whether it was ever there or not.
+pub(super) fn named<'s>(host: &'s str, spec: &'s BareMetalNodeSpec) -> Option<&'s str> {
+    let by_name = spec.node_match.by == MatchBy::Name;
+    by_name.then(|| spec.node_match.value.as_deref().unwrap_or(host))
+}
+
 /// The node as the lifecycle wants it.
 pub(super) fn seen(
     host: &str,

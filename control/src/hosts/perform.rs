@@ -8,7 +8,7 @@ use muster_model::{
     host::{
         BareMetalNodeSpec, BareMetalNodeStatus, HostOp, Limits, Phase, Power, PowerAction, PowerCall, State,
     },
-    k8s::{Effect as TaintEffect, Taint},
+    k8s::{Effect as TaintEffect, Node, Taint},
     observe::{
         About, ActError, Acted, ClusterPort, NodeAction, Note, OFF_TAINT, OUT_OF_SERVICE_TAINT, STARTUP_TAINT,
     },
@@ -138,7 +138,7 @@ async fn call_power(scene: &Scene<'_>, memo: &mut Memo, effect: &Effect, call: P
                 // It stays announced: whoever leads when calls may leave again reads the machine and repeats it.
                 return false;
             }
-            Outcome::HeldBack { why: fault.to_string() }
+            Outcome::HeldBack { reason: "Withheld", why: fault.to_string() }
         }
         Err(Stopped::Power(error)) => {
             tracing::warn!(host = %scene.name, call = call.as_str(), code = error.code(), %error, "a power call failed");
@@ -175,10 +175,10 @@ async fn checked_call(
         }
     }
     if call.is_off()
-        && let Some(why) = pods_in_the_way(scene).await
+        && let Some((reason, why)) = in_the_way(scene).await
     {
         tracing::info!(host = %scene.name, call = call.as_str(), why, "a power call is held back");
-        return Ok(Outcome::HeldBack { why });
+        return Ok(Outcome::HeldBack { reason, why });
     }
     let way = &scene.ways[place(scene, call).min(scene.ways.len().saturating_sub(1))];
     let order = match to_send(scene, call, way) {
@@ -298,19 +298,35 @@ fn is_sent_again(scene: &Scene<'_>) -> bool {
     pending.before.is_some_and(|last| last.action == PowerAction::On && pending.at.since(last.at) < long)
 }
 
-/// The last look at the node's pods before power is taken from it, past every cache: a pod may have been bound past the
-/// cordon since the last one.
-async fn pods_in_the_way(scene: &Scene<'_>) -> Option<String> {
+/// The last look at the node before power is taken from it: at what guards it in the newest view, and at its pods past every
+/// cache, as one may have been bound past the cordon since the last look.
+async fn in_the_way(scene: &Scene<'_>) -> Option<(&'static str, String)> {
+    let unknown = |why: &str| Some(("PodsUnknown", format!("0 answers about the pods on its node: {why}")));
     let sight = match scene.cluster {
         Cluster::Seen(sight) => sight,
         Cluster::Nowhere => return None,
-        Cluster::Unknown(why) => return Some(format!("0 answers about the pods on its node: {why}")),
+        Cluster::Unknown(why) => return unknown(why),
     };
+    if let Some(why) = guard(scene, sight) {
+        return Some(("NodeGuarded", format!("its node stays: {why}")));
+    }
     match recount::ask(scene.shared, scene.name, scene.spec, sight).await? {
         Ok(pods) if pods.total() == 0 => None,
-        Ok(pods) => Some(format!("{} pods came onto its node since it was drained", pods.total())),
-        Err(why) => Some(format!("0 answers about the pods on its node: {why}")),
+        Ok(pods) => {
+            let why = format!("{} pods came onto its node since it was drained", pods.total());
+            Some(("NewPods", why))
+        }
+        Err(why) => unknown(&why),
     }
+}
+
+/// Why nothing may be taken from its node.
+fn guard(scene: &Scene<'_>, sight: &Sight) -> Option<String> {
+    let seen = sight.index.clear_node(scene.name, scene.spec).map(Node::name);
+    let node =
+        seen.or(scene.status.kubernetes_node.as_deref()).or_else(|| nodes::named(scene.name, scene.spec))?;
+    let newest = sight.port.view();
+    newest.as_ref().unwrap_or(&sight.index.view).guard_of(node).map(ToString::to_string)
 }
 
 /// The driver to call: the one asked for, or the one in use instead of the first while that is remembered.

@@ -258,7 +258,7 @@ fn add_ours<'i>(
         (host.on_since, host.min_on_time) = (status.serving_since, limits.min_on);
         draft.wake_at(host.backoff_until);
     }
-    holds(inputs, input, spec, draft);
+    holds(inputs, input, spec, &limits, draft);
     draft.snapshot.hosts.push(host);
 }
 
@@ -357,7 +357,7 @@ fn rest(
 }
 
 /// Everything that keeps a person's or a policy's hand on the host.
-fn holds(inputs: &Inputs, input: &HostInput, spec: &BareMetalNodeSpec, draft: &mut Draft) {
+fn holds(inputs: &Inputs, input: &HostInput, spec: &BareMetalNodeSpec, limits: &Limits, draft: &mut Draft) {
     let scope = || Scope::Host(input.name.as_str().into());
     let held = spec.hold.as_ref().filter(|hold| hold.is_active(inputs.now));
     if let Some(hold) = held {
@@ -387,6 +387,17 @@ fn holds(inputs: &Inputs, input: &HostInput, spec: &BareMetalNodeSpec, draft: &m
     };
     if let Some(until) = status.held_until {
         draft.hold(scope(), Stops::Growth, "a person switched it off", Some(until));
+    }
+    if let Some(said) = &status.unexpected_off_despite {
+        let why = format!("a person switched it off although it was wanted on ({said}): to be acknowledged");
+        draft.hold(scope(), Stops::Growth, why, None);
+    }
+    // Somebody may be at work on it. Once its node has joined it serves, whoever switched it on.
+    let alone = status.unexpected_on_since.filter(|_| status.phase == Phase::Idle);
+    if let Some(until) =
+        alone.map(|since| since.saturating_add(limits.leave_on)).filter(|at| *at > inputs.now)
+    {
+        draft.hold(scope(), Stops::Growth, "somebody else switched it on", Some(until));
     }
     if let Some(blocked) = &status.bmc_blocked {
         let why = format!("its BMC is not called since {}: {}", blocked.since, blocked.message);

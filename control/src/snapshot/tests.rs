@@ -194,6 +194,12 @@ fn people_and_doubts_hold_hosts() {
         Stops::Growth,
         "a person switched it off",
     );
+    let despite = |h: &mut HostInput| status(h).unexpected_off_despite = Some("ann: burn-in".into());
+    check(Phase::Idle, despite, Stops::Growth, "although it was wanted on (ann: burn-in)");
+    let by_others = |h: &mut HostInput| status(h).unexpected_on_since = Some(at("01:31:00"));
+    check(Phase::Idle, by_others, Stops::Growth, "somebody else switched it on");
+    let long_ago = |h: &mut HostInput| status(h).unexpected_on_since = Some(at("01:29:00"));
+    assert!(with_hosts(vec![host("h", Phase::Idle, long_ago)]).snapshot.holds.is_empty());
     check(Phase::Degraded, |_| {}, Stops::Removal, "BMC does not answer");
     let surplus = |h: &mut HostInput| {
         status(h).bmc_reachable = true;

@@ -10,7 +10,7 @@ use muster_control::{
 use muster_model::{
     Clock as _, Duration,
     host::{
-        Phase, Switch,
+        ConditionType, Phase, Switch, find_condition,
         keys::{self, PoolRecord},
     },
     power::PowerAction,
@@ -148,4 +148,41 @@ async fn a_cluster_that_is_connected_anew_is_listened_to() {
     }
     world.pass(90).await;
     world.until("h1", Phase::Serving, 10).await;
+}
+
+/// Moves Muster onto a node right in front of the call that takes its power.
+#[derive(Debug)]
+struct Guards(OnceLock<Arc<Outside>>);
+
+#[async_trait]
+impl Hook for Guards {
+    async fn reach(&self, point: &str) {
+        if let Some(outside) = self.0.get().filter(|_| point == "effect/graceful-off/before") {
+            outside.state().guarded.insert("h1".into(), "Muster itself runs there".into());
+        }
+    }
+}
+
+/// OPS-F22: the last look in front of a power-off sees what guards the node by then.
+#[tokio::test(start_paused = true)]
+async fn ops_f22_a_guard_in_front_of_the_call_keeps_it_back() {
+    let guards = Arc::new(Guards(OnceLock::new()));
+    let hook = Failpoints { hook: Some(Arc::clone(&guards) as _) };
+    let world = World::with(Arc::new(Memory::default()), hook).await;
+    world.serving("h1").await;
+    guards.0.set(Arc::clone(&world.outside)).unwrap();
+    world.want("h1", Switch::Off, "i-off").await;
+    for _ in 0..3_600 {
+        if !world.outside.state().guarded.is_empty() {
+            break;
+        }
+        world.pass(1).await;
+    }
+    world.pass(60).await;
+    let blocked = find_condition(&world.status("h1").await.conditions, ConditionType::DrainBlocked).cloned();
+    assert_eq!(blocked.map(|one| one.reason).as_deref(), Some("NodeGuarded"));
+    assert_eq!(world.phase("h1").await, Some(Phase::Serving));
+    let state = world.outside.state();
+    assert_eq!(state.count("h1", PowerAction::GracefulOff), 0);
+    assert!(!state.cordon("h1").0, "it takes pods again");
 }

@@ -209,6 +209,8 @@ pub(crate) struct State {
     in_flight: BTreeMap<String, u32>,
     pub(crate) most_in_flight: u32,
     pub(crate) api_down: bool,
+    /// Nodes from which nothing may be taken, and why.
+    pub(crate) guarded: BTreeMap<Arc<str>, Arc<str>>,
     pub(crate) racks: BTreeMap<String, Rack>,
     pub(crate) credential_version: u64,
     /// The audit log, and whether nothing can be written to it.

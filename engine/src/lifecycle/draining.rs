@@ -2,7 +2,7 @@
 
 use muster_model::{
     Known, Timestamp,
-    host::{Cause, ConditionType, OpKind, Phase, Power},
+    host::{Cause, ConditionType, OpKind, Phase},
 };
 
 use super::{
@@ -20,12 +20,6 @@ fn demand_back(turn: &Turn<'_>) -> Option<String> {
     }
 }
 
-/// Why nothing may be taken from its node, if that is so.
-fn guarded(turn: &Turn<'_>) -> Option<String> {
-    let why = turn.pods()?.guarded.as_ref()?;
-    Some(format!("its node stays: {why}"))
-}
-
 pub(super) fn cordoned(mut turn: Turn<'_>) -> Step {
     if turn.is_off_proved() {
         return unexpected_off(turn);
@@ -33,7 +27,7 @@ pub(super) fn cordoned(mut turn: Turn<'_>) -> Step {
     if let Some(why) = demand_back(&turn) {
         return back_to_work(turn, "DemandCameBack", &format!("wanted again with 0 pods evicted: {why}"));
     }
-    if let Some(why) = guarded(&turn) {
+    if let Some(why) = turn.guarded() {
         return back_to_work(turn, "NodeGuarded", &why);
     }
     let seen = match turn.node() {
@@ -74,7 +68,7 @@ pub(super) fn evicting(mut turn: Turn<'_>) -> Step {
     if let Some(why) = demand_back(&turn) {
         return back_to_work(turn, "DemandCameBack", &format!("wanted again after 1 drain began: {why}"));
     }
-    if let Some(why) = guarded(&turn) {
+    if let Some(why) = turn.guarded() {
         return back_to_work(turn, "NodeGuarded", &why);
     }
     let overdue = turn.is_overdue() && !muster_model::planted::is("F8");
@@ -154,7 +148,7 @@ pub(super) fn drained(mut turn: Turn<'_>) -> Step {
     if !boot_cancelled && let Some(why) = demand_back(&turn) {
         return back_to_work(turn, "DemandCameBack", &format!("wanted again with 0 pods on it: {why}"));
     }
-    if !boot_cancelled && let Some(why) = guarded(&turn) {
+    if !boot_cancelled && let Some(why) = turn.guarded() {
         return back_to_work(turn, "NodeGuarded", &why);
     }
     let deletes = turn.op.as_ref().is_some_and(|op| op.cause == Cause::Deletion);
@@ -196,7 +190,7 @@ pub(super) fn stopping(mut turn: Turn<'_>) -> Step {
     if turn.is_off_proved() {
         return off_proved(turn);
     }
-    if let Some(why) = turn.held_back.take() {
+    if let Some((reason, why)) = turn.held_back.take() {
         // Only a node that was drained, and only while nothing has left: a machine that was asked to go may go at any time.
         let returns = turn.op.as_ref().is_some_and(|op| {
             op.drain_deadline.is_some()
@@ -205,7 +199,7 @@ pub(super) fn stopping(mut turn: Turn<'_>) -> Step {
                 && op.force_offs == 0
         });
         if returns {
-            return back_to_work(turn, "NewPods", &format!("0 power calls were made: {why}"));
+            return back_to_work(turn, reason, &format!("0 power calls were made: {why}"));
         }
         turn.no_calls = Some(why);
     }
@@ -226,7 +220,7 @@ pub(super) fn stopping(mut turn: Turn<'_>) -> Step {
     }
     if overdue || !can_ask {
         let Some(call) = turn.force_off(sent) else { return cannot_force(turn) };
-        return match turn.off_refused() {
+        return match if overdue { turn.force_refused() } else { turn.off_refused() } {
             None => force(turn, call),
             Some(why) if overdue && turn.no_calls.is_none() => give_up(turn, "NotSwitchedOff", &why),
             // A lease that runs out is no reason to give up; a BMC that is silent for good is.
@@ -314,7 +308,7 @@ impl Turn<'_> {
         if boot_id.is_some() {
             self.status.boot_id_at_off = boot_id;
         }
-        self.call(call, self.is_readable().then_some(Power::On));
+        self.call(call, self.forced_from());
         if let Some(op) = self.op.as_mut() {
             op.force_offs = op.force_offs.saturating_add(1);
         }
@@ -335,7 +329,7 @@ pub(super) fn forcing_off(mut turn: Turn<'_>) -> Step {
     if due
         && sent < 2
         && let Some(call) = turn.force_off(sent)
-        && turn.off_refused().is_none()
+        && turn.force_refused().is_none()
     {
         turn.send_force(call);
         return turn.stay_by(Rule::Row(23), "forced off again, 2 of 2 calls");

@@ -2,13 +2,23 @@
 
 use muster_model::{
     Duration,
-    host::{BlockCause, Cause, OpKind, Phase, Power, Presence, TestStage},
+    host::{BlockCause, Cause, ConditionType, OpKind, Phase, Power, Presence, TestStage, is_true},
 };
 
-use super::{Rule, Step, backoff, turn::Turn};
+use super::{Rule, Step, backoff, rules::Want, turn::Turn};
 
 pub(super) fn backing_off(mut turn: Turn<'_>, acknowledged: bool) -> Step {
-    let due = acknowledged || turn.status.retry_at.is_none_or(|at| turn.now >= at);
+    if turn.is_on_by_others() {
+        turn.tell_unexpected_on();
+        if turn.is_lease_silent() != Some(true) {
+            turn.ask_probe();
+            return turn.stay("switched on by somebody else, and its kubelet runs: 1 node is to join");
+        }
+        let text = "it was proved off, and somebody else switched it on since; 0 calls are made";
+        return turn.go(Rule::Row(27), Phase::Idle, None, text);
+    }
+    let back = is_true(&turn.status.conditions, ConditionType::NodeLost) && turn.is_node_ready();
+    let due = acknowledged || back || turn.status.retry_at.is_none_or(|at| turn.now >= at);
     if !due {
         if let Some(at) = turn.status.retry_at {
             turn.look_at(at);
@@ -19,6 +29,10 @@ pub(super) fn backing_off(mut turn: Turn<'_>, acknowledged: bool) -> Step {
     turn.ask_probe();
     if turn.is_off_proved() {
         let count = turn.status.backoff_count;
+        // It ran since its power was last asked for: who took its power was not asked by us.
+        if turn.is_boot_proved() {
+            turn.note_off_by_hand();
+        }
         turn.rest();
         return turn.go(
             Rule::Row(27),
@@ -33,12 +47,29 @@ pub(super) fn backing_off(mut turn: Turn<'_>, acknowledged: bool) -> Step {
     let not_joined = turn.node().is_some() && turn.joined().is_none();
     // Where power cannot be read, an agent that is heard can be asked, and its goodbye proves off.
     let heard = !turn.is_readable() && turn.presence() == Some(Presence::Answers);
-    if (turn.is_on_twice() || heard) && not_joined && turn.off_refused().is_none() {
+    let without_node = (turn.is_on_twice() || heard) && not_joined;
+    if without_node && let Some(why) = turn.guarded() {
+        return turn.stay_by(Rule::Row(27), format!("on with 0 nodes joined, and left on: {why}"));
+    }
+    if without_node && turn.off_refused().is_none() {
         if let Some(why) = turn.kept_on() {
             // Looked at again as soon as that is over: its record changes with it.
             return turn.stay_by(Rule::Row(27), format!("on with 0 nodes joined, and left on: {why}"));
         }
-        turn.begin(OpKind::Off, Cause::Recovery, "on without a node after a failure");
+        let by_hand = match turn.want() {
+            Want::Off(cause @ Cause::Manual { .. }, _) => Some(cause),
+            Want::On(_, _) | Want::Off(_, _) | Want::Nothing(_) => None,
+        };
+        if by_hand.is_none()
+            && let Some(why) = turn.seen.pool.repairs_stopped.clone()
+        {
+            // When that is over it has as long to come back as one whose node was only just lost.
+            let at = turn.now.saturating_add(turn.settings().limits.lost);
+            turn.status.retry_at = Some(at);
+            turn.look_at(at);
+            return turn.stay_by(Rule::Row(27), format!("on with 0 nodes joined, and left on: {why}"));
+        }
+        turn.begin(OpKind::Off, by_hand.unwrap_or(Cause::Recovery), "on without a node after a failure");
         let runs = turn.seen.boot_progress.as_ref().is_some_and(|progress| progress.os);
         let os_seen = heard || runs || turn.is_boot_proved();
         if let Some(op) = turn.op.as_mut() {
@@ -92,7 +123,8 @@ pub(super) fn quarantined(mut turn: Turn<'_>, acknowledged: Option<String>) -> S
         return release(turn, "1 more try to enrol it");
     }
     turn.ask_probe();
-    if let Some(why) = turn.left_to_people() {
+    // Whoever may not be switched off afterwards is not switched on to see that.
+    if let Some(why) = turn.left_to_people().or_else(|| turn.guarded()) {
         return turn.stay(format!("the self-test waits: {why}"));
     }
     if turn.pretends() {
@@ -238,7 +270,7 @@ fn self_test(mut turn: Turn<'_>) -> Step {
             if stage == TestStage::ForceOff
                 && sent == 0
                 && let Some(call) = turn.force_off(sent)
-                && turn.off_refused().is_none()
+                && turn.force_refused().is_none()
             {
                 turn.send_force(call);
                 return turn.stay_by(Rule::Row(28), "self-test, stage 3 of 3: forced off");

@@ -257,8 +257,8 @@ pub enum Outcome {
     Unsent,
     /// Refused: this way does not exist or was not taken.
     Refused { reason: &'static str, message: String },
-    /// Not sent: the last look at the node's pods, right in front of a power-off, spoke against it.
-    HeldBack { why: String },
+    /// Not sent: the last look at the node, right in front of a power-off, spoke against it.
+    HeldBack { reason: &'static str, why: String },
 }
 
 /// What is known at this moment.

@@ -88,8 +88,11 @@ impl Turn<'_> {
     /// A machine that is set aside and proved off takes none of its rack's watts.
     fn observe_off(&mut self) {
         let aside = matches!(self.status.phase, Phase::Backoff | Phase::Quarantined);
-        if aside && self.status.off_proved_at.is_none() && self.is_off_proved() {
-            self.status.off_proved_at = Some(self.now);
+        if aside && self.is_off_proved() {
+            self.status.off_proved_at.get_or_insert(self.now);
+            // Whoever finds it on later knows that it was off, and since when it may be on.
+            self.status.off_since.get_or_insert(self.now);
+            self.status.unexpected_on_since = None;
         }
     }
 
@@ -212,6 +215,7 @@ impl Turn<'_> {
             self.status.kubernetes_cluster = None;
         }
         self.status.held_until = None;
+        self.status.unexpected_off_despite = None;
         self.condition(ConditionType::UnexpectedOff, Some(false), "Acknowledged", &ack.reason);
         if !self.is_readable() {
             // Nobody else can say whether a machine without a BMC is off.
@@ -282,7 +286,7 @@ impl Turn<'_> {
                         }
                         self.refused = Some((reason, message.clone()));
                     }
-                    Outcome::HeldBack { why } => self.take_back(&pending, why),
+                    Outcome::HeldBack { reason, why } => self.take_back(&pending, reason, why),
                 }
             }
             Performed::Nothing | Performed::Running { .. } | Performed::Ended { .. } => {
@@ -306,7 +310,7 @@ impl Turn<'_> {
     }
 
     /// A call that was announced and never left: what was noted of it is as before.
-    fn take_back(&mut self, call: &PendingEffect, why: &str) {
+    fn take_back(&mut self, call: &PendingEffect, reason: &'static str, why: &str) {
         let Some(op) = self.op.as_mut() else { return };
         match call.call {
             PowerCall::GracefulOff { .. } => op.asked_off_at = None,
@@ -330,7 +334,7 @@ impl Turn<'_> {
         self.status.power_action_driver = None;
         // The boot that goes on need not differ from itself.
         self.status.boot_id_at_off = None;
-        self.held_back = call.call.is_off().then(|| why.to_owned());
+        self.held_back = call.call.is_off().then(|| (reason, why.to_owned()));
     }
 
     /// Nobody knows whether the call was sent. What may be repeated is asked for again once a reading
@@ -347,6 +351,9 @@ impl Turn<'_> {
                 (power.map(|power| power == Power::Off), Some(Power::Off))
             }
             PowerCall::GracefulOff { .. } if !self.is_readable() => (Some(self.is_up()), None),
+            PowerCall::ForceOff { .. } if read_since && self.is_going_off() => {
+                (Some(true), self.forced_from())
+            }
             PowerCall::GracefulOff { .. } | PowerCall::ForceOff { .. } => {
                 (power.map(|power| power == Power::On), Some(Power::On))
             }
@@ -357,7 +364,11 @@ impl Turn<'_> {
             self.no_calls = Some("1 power call was announced, and a reading must settle it".into());
             return;
         };
-        let waits = if call.is_off() { self.off_refused() } else { self.no_calls.clone() };
+        let waits = match call {
+            PowerCall::ForceOff { .. } => self.force_refused(),
+            call if call.is_off() => self.off_refused(),
+            _ => self.no_calls.clone(),
+        };
         match waits {
             None if needed && call.is_repeatable() => {
                 if matches!(call, PowerCall::GracefulOff { .. }) && self.is_overdue() {

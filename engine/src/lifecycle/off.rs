@@ -57,6 +57,7 @@ pub(super) fn idle(mut turn: Turn<'_>) -> Step {
     }
     let up = turn.is_on_twice() || turn.is_lease_fresh() || (turn.is_up() && !turn.is_readable());
     turn.spend_old_intent();
+    let overruled = turn.overruled(up);
     match turn.want() {
         Want::On(cause, reason) => {
             if turn.is_node_ready() {
@@ -64,6 +65,11 @@ pub(super) fn idle(mut turn: Turn<'_>) -> Step {
             }
             if turn.pretends() {
                 return would_wake(turn, &cause, &reason);
+            }
+            if let Some(said) = overruled {
+                return turn.stay(format!(
+                    "switched off although it was wanted on ({said}); left off until it is acknowledged or asked for anew"
+                ));
             }
             match turn.wake_refused(&cause) {
                 Some((why, again)) => {
@@ -98,12 +104,7 @@ fn unexpected_on(mut turn: Turn<'_>) -> Step {
     }
     let by_hand = turn.newly_wanted_off();
     let since = turn.status.unexpected_on_since.unwrap_or(turn.now);
-    turn.condition(
-        ConditionType::UnexpectedOn,
-        Some(true),
-        "SwitchedOnByHand",
-        "it was switched on by somebody else, or power came back",
-    );
+    turn.tell_unexpected_on();
     if let Some((cause, reason)) = by_hand {
         return off_by_hand(turn, cause, &reason);
     }
@@ -155,6 +156,7 @@ fn adopt(mut turn: Turn<'_>) -> Step {
     turn.condition(ConditionType::UnexpectedOn, Some(true), "PoolAtMaximum", "its pool has no room for it");
     turn.condition(ConditionType::Surplus, Some(true), "PoolAtMaximum", "its pool has no room for it");
     turn.status.serving_since = Some(turn.now);
+    turn.status.off_since = None;
     let id = format!("{}-surplus", turn.name);
     turn.status.cordoned_by = Some(id);
     turn.ask(EffectKind::Cordon);
@@ -254,13 +256,7 @@ impl Turn<'_> {
             Want::Off(cause @ Cause::Manual { .. }, reason) => Some((cause, reason)),
             _ => None,
         };
-        let said = wish.as_ref().map(|_| match &self.settings().hold {
-            Some(hold) => {
-                let until = hold.until.map(|until| format!(", until {until}")).unwrap_or_default();
-                format!("{}: {}{until}", hold.by, hold.reason)
-            }
-            None => "spec.powerState".to_owned(),
-        });
+        let said = wish.as_ref().map(|_| self.said_by_hand());
         if self.status.unexpected_on_since.is_none() {
             self.status.unexpected_on_since = Some(self.now);
             self.status.unexpected_on_despite = said;
@@ -270,6 +266,33 @@ impl Turn<'_> {
             self.status.unexpected_on_despite = None;
         }
         wish.filter(|_| self.status.unexpected_on_despite.is_none())
+    }
+
+    /// What was wanted already when somebody else switched it off, for as long as nothing newer is said and it stays off.
+    fn overruled(&mut self, up: bool) -> Option<String> {
+        let said = self.status.unexpected_off_despite.take().filter(|_| !up)?;
+        if self.wanted_on().as_ref() == Some(&said) {
+            self.status.unexpected_off_despite = Some(said.clone());
+            return Some(said);
+        }
+        None
+    }
+
+    /// It was proved off, nothing was asked of its power since, and it is on without a node.
+    pub(super) fn is_on_by_others(&self) -> bool {
+        let heard = !self.is_readable() && self.presence() == Some(Presence::Answers);
+        let without_node = self.node().is_some() && self.joined().is_none();
+        self.status.off_since.is_some() && (self.is_on_twice() || heard) && without_node
+    }
+
+    /// Says that somebody else switched it on.
+    pub(super) fn tell_unexpected_on(&mut self) {
+        self.condition(
+            ConditionType::UnexpectedOn,
+            Some(true),
+            "SwitchedOnByHand",
+            "it was switched on by somebody else, or power came back",
+        );
     }
 
     /// What was wanted before it last went off was served then, and what is seen only when the planner counts on it no
@@ -313,6 +336,10 @@ impl Turn<'_> {
             op.adopted = op.power_requested_at.is_none();
             op.pending = None;
             op.boot_deadline = Some(deadline);
+        }
+        if self.op.as_ref().is_some_and(|op| op.adopted) {
+            self.status.unexpected_on_since.get_or_insert(self.now);
+            self.status.off_since = None;
         }
         self.status.boot_time = Some(self.now);
         self.go_until(rule, Phase::Powered, Some(deadline), "on already, 0 calls sent; recorded as adopted")
@@ -360,6 +387,8 @@ impl Turn<'_> {
         self.note_boot();
         self.status.join_time = Some(now);
         self.status.serving_since = Some(now);
+        self.status.off_since = None;
+        self.status.unexpected_off_despite = None;
         self.status.not_ready_since = None;
         self.status.backoff_count = 0;
         self.status.retry_at = None;
@@ -446,6 +475,7 @@ impl Turn<'_> {
     /// Begins to switch off a machine of which nobody knows what it runs: it is asked first, if it can be.
     pub(super) fn shut_down(mut self, rule: Rule, cause: Cause, why: &str, text: String) -> Step {
         self.begin(OpKind::Off, cause, why);
+        self.status.off_since = None;
         if let Some(op) = self.op.as_mut() {
             op.os_seen = true;
         }

@@ -81,7 +81,6 @@ impl Turn<'_> {
         if attempts == 1 {
             self.status.starts.push(now);
         }
-        self.status.off_since = None;
         let name = call.as_str();
         self.go(rule, Phase::PowerRequested, Some(limit), format!("{name} asked for, attempt {attempts}"))
     }
@@ -195,14 +194,22 @@ pub(super) fn booting(mut turn: Turn<'_>) -> Step {
             Cancelled::Forget => turn.forget("its record is deleted; 0 pods were on it"),
         };
     }
-    // Somebody switched it on to see it: whether a node joins or not is for that person.
-    let by_hand = matches!(turn.want(), Want::On(Cause::Manual { .. }, _));
-    if turn.is_overdue() && !by_hand {
+    // Somebody switched it on to see it, or holds it: whether a node joins or not is for that person.
+    let kept = turn.kept_on();
+    let alone = turn.left_alone();
+    if turn.is_overdue() && kept.is_none() && alone.is_none() {
         return boot_failed(turn);
     }
     if turn.is_off_proved() {
         let confirm = turn.settings().limits.power_confirm;
         if turn.read_for(Power::Off).is_some_and(|length| length >= confirm) {
+            if turn.is_overdue() || alone.is_some() {
+                turn.release();
+                turn.note_off_by_hand();
+                turn.rest();
+                let text = format!("it was left on for a person, and has been off for more than {confirm}");
+                return turn.go(Rule::Drift(1), Phase::Idle, None, text);
+            }
             let text = format!("it went off while booting and has been off for more than {confirm}");
             return turn.fail(Rule::Row(21), "WentOff", &text);
         }
@@ -230,7 +237,11 @@ pub(super) fn booting(mut turn: Turn<'_>) -> Step {
         );
     }
     if turn.is_overdue() {
-        return left_on(turn);
+        return match (kept, alone) {
+            (Some(why), _) => left_on(turn, &why),
+            (None, Some(end)) => left_alone(turn, end),
+            (None, None) => boot_failed(turn),
+        };
     }
     let left = turn.status.deadline.map(|deadline| turn.left(deadline)).unwrap_or_default();
     let Some(missing) = lacks(&turn) else { return turn.stay(format!("waiting for its node, {left} left")) };
@@ -275,6 +286,10 @@ fn cancelled(turn: &mut Turn<'_>) -> Option<Cancelled> {
     {
         return None; // a hold starts nothing, and ends nothing either
     }
+    let by_person = matches!(turn.want(), Want::Off(Cause::Manual { .. } | Cause::Deletion, _));
+    if turn.guarded().is_some() || (turn.left_alone().is_some() && !by_person) {
+        return None;
+    }
     if let Some(op) = turn.op.as_mut() {
         op.cancelling = true;
     }
@@ -290,16 +305,30 @@ fn cancelled(turn: &mut Turn<'_>) -> Option<Cancelled> {
     Some(Cancelled::Off(reason))
 }
 
-/// The time to join is over, and a person wants it on.
-fn left_on(mut turn: Turn<'_>) -> Step {
+/// The time to join is over, and a person wants it on or holds it.
+fn left_on(mut turn: Turn<'_>, why: &str) -> Step {
     let limit = turn.settings().limits.boot;
-    let text = format!(
-        "switched on by hand, and 0 Ready nodes joined within {limit}; left on until it is no longer wanted"
-    );
+    let text = if matches!(turn.want(), Want::On(_, _)) {
+        format!(
+            "switched on by hand, and 0 Ready nodes joined within {limit}; left on until it is no longer wanted"
+        )
+    } else {
+        format!("{why}; 0 Ready nodes joined within {limit}, and it is left on")
+    };
     turn.condition(ConditionType::BootFailed, Some(true), "NeverJoined", &text);
     turn.release();
     turn.ask_probe();
     turn.stay(text)
+}
+
+/// Somebody else switched it on a short while ago, and may be at work on it: its pool need not wait for it.
+fn left_alone(mut turn: Turn<'_>, end: Timestamp) -> Step {
+    turn.release();
+    turn.tell_unexpected_on();
+    turn.ask_probe();
+    turn.look_at(end);
+    let left = turn.left(end);
+    turn.stay(format!("0 nodes joined, and it was on already when it was wanted; left alone for {left} more"))
 }
 
 fn boot_failed(mut turn: Turn<'_>) -> Step {
@@ -315,6 +344,9 @@ fn boot_failed(mut turn: Turn<'_>) -> Step {
     turn.condition(ConditionType::BootFailed, Some(true), reason, &text);
     turn.release();
     turn.count_failure(reason, &text);
+    if let Some(why) = turn.guarded() {
+        return turn.fail(Rule::Row(21), reason, &format!("{text}; left on: {why}"));
+    }
     let os_seen = turn.op.as_ref().is_some_and(|op| op.os_seen);
     if let Some(op) = turn.op.as_mut() {
         op.pending = None;

@@ -90,6 +90,7 @@ fn stands_down_deleted(turn: &mut Turn<'_>) -> bool {
         && turn.graceful_off(0).is_some()
         && turn.off_refused().is_none()
         && turn.kept_on().is_none()
+        && turn.seen.pool.repairs_stopped.is_none()
 }
 
 fn shut_down_deleted(mut turn: Turn<'_>) -> Step {
@@ -253,15 +254,13 @@ pub(super) fn unexpected_off(mut turn: Turn<'_>) -> Step {
         }
         OnUnexpectedOff::Hold | OnUnexpectedOff::Restart => {
             turn.ask(EffectKind::ReleaseReservation);
+            turn.leave_off();
             turn.rest();
-            turn.status.held_until = Some(turn.now.saturating_add(hold));
-            turn.condition(
-                ConditionType::UnexpectedOff,
-                Some(true),
-                "SwitchedOffByHand",
-                "it was switched off by somebody else; it stays off until acknowledged or the hold ends",
-            );
-            turn.go(Rule::Drift(1), Phase::Idle, None, format!("2 readings say off; left off for {hold}"))
+            let text = match &turn.status.unexpected_off_despite {
+                Some(said) => format!("2 readings say off although it was wanted on ({said}); left off"),
+                None => format!("2 readings say off; left off for {hold}"),
+            };
+            turn.go(Rule::Drift(1), Phase::Idle, None, text)
         }
     }
 }
@@ -339,6 +338,29 @@ fn stand_down(mut turn: Turn<'_>, cause: Cause, reason: &str) -> Step {
 }
 
 impl Turn<'_> {
+    /// Somebody else switched it off where its pool says what becomes of that.
+    pub(super) fn note_off_by_hand(&mut self) {
+        if self.settings().policy.on_unexpected_off == OnUnexpectedOff::Hold {
+            self.leave_off();
+        }
+    }
+
+    /// It stays off for a while, and what a person or a freeze said before is overruled: whoever switched it off stood
+    /// before it. A pool that restarts its machines wants them on all the same.
+    fn leave_off(&mut self) {
+        self.status.held_until = Some(self.now.saturating_add(self.settings().limits.hold_after_off));
+        let restarts = self.settings().policy.on_unexpected_off == OnUnexpectedOff::Restart;
+        self.status.unexpected_off_despite = self.wanted_on().filter(|_| !restarts);
+        let text = match &self.status.unexpected_off_despite {
+            Some(said) => format!(
+                "it was switched off by somebody else although it was wanted on ({said}); it stays off until acknowledged or asked for anew"
+            ),
+            None => "it was switched off by somebody else; it stays off until acknowledged or the hold ends"
+                .into(),
+        };
+        self.condition(ConditionType::UnexpectedOff, Some(true), "SwitchedOffByHand", &text);
+    }
+
     /// Kubernetes may take the pods of a machine as gone only if off is proved.
     pub(super) fn free_pods_if_proved(&mut self) {
         let remain = self.pods().is_some_and(|pods| pods.total() > 0);

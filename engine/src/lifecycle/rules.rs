@@ -3,8 +3,8 @@
 use muster_model::{
     Duration, Known, Timestamp,
     host::{
-        Abilities, BootProofBy, Cause, DriverKind, OnReset, Power, PowerAction, PowerCall, Presence, Switch,
-        by_hand,
+        Abilities, BootProofBy, Cause, DriverKind, HostOp, OnReset, Power, PowerAction, PowerCall, Presence,
+        Switch, by_hand,
     },
 };
 
@@ -216,22 +216,65 @@ impl Turn<'_> {
         }
     }
 
+    /// Why nothing may be taken from its node, nor its power, if that is so.
+    pub(super) fn guarded(&self) -> Option<String> {
+        let why = self.pods()?.guarded.as_ref()?;
+        Some(format!("its node stays: {why}"))
+    }
+
     /// Why power may not be taken away now.
     pub(super) fn off_refused(&self) -> Option<String> {
+        let on = if self.is_readable() { self.power() == Some(Power::On) } else { self.is_up() };
+        self.cut_refused(on)
+    }
+
+    /// The same of a machine whose time to shut down is over: one that hangs on its way off is not read as on any more.
+    pub(super) fn force_refused(&self) -> Option<String> {
+        if self.is_going_off() { self.cut_refused(true) } else { self.off_refused() }
+    }
+
+    fn cut_refused(&self, on: bool) -> Option<String> {
         if let Some(why) = &self.no_calls {
             return Some(why.clone());
         }
         let Some(pods) = self.pods() else {
             return Some("0 answers about the pods on its node; unknown is not empty".into());
         };
+        if let Some(why) = self.guarded() {
+            return Some(why);
+        }
         if pods.total() > 0 {
             return Some(format!("{} pods are still on its node", pods.total()));
         }
-        let on = if self.is_readable() { self.power() == Some(Power::On) } else { self.is_up() };
+        if let Some(why) = self.op.as_ref().and_then(|op| self.unasked(op)) {
+            return Some(why);
+        }
         if !on {
             return Some("0 fresh readings say that it is on".into());
         }
         self.too_soon(Switch::Off)
+    }
+
+    /// Why an operation that takes power although no person asked for that may not go on now.
+    fn unasked(&self, op: &HostOp) -> Option<String> {
+        let by_person = matches!(op.cause, Cause::Manual { .. } | Cause::Deletion);
+        if by_person && op.failed.is_none() && !op.cancelling {
+            return None;
+        }
+        self.kept_on().or_else(|| self.seen.pool.repairs_stopped.clone())
+    }
+
+    /// It was asked to go off, and is read as going: that says more than nothing, however long it takes.
+    pub(super) fn is_going_off(&self) -> bool {
+        let Known::Value { value, at } = &self.seen.power else { return false };
+        let asked = self.op.as_ref().is_some_and(|op| op.asked_off_at.is_some() || op.force_offs > 0);
+        asked && value.power == Power::TurningOff && self.is_readable() && self.fresh(*at)
+    }
+
+    /// What a reading right before a forced power-off has to say.
+    pub(super) fn forced_from(&self) -> Option<Power> {
+        let from = if self.is_going_off() { Power::TurningOff } else { Power::On };
+        self.is_readable().then_some(from)
     }
 
     /// Why power may not be asked for now. Magic packets need no reading: they do not harm a machine
@@ -372,6 +415,34 @@ impl Turn<'_> {
                 Some(format!("1 hold is in force: held by {}: {}", hold.by, hold.reason))
             }
         }
+    }
+
+    /// How a person, or a freeze, said that it is to be on, if one did.
+    pub(super) fn wanted_on(&self) -> Option<String> {
+        match self.want() {
+            Want::On(Cause::Manual { .. }, _) => Some(self.said_by_hand()),
+            Want::On(Cause::AllOn, reason) => Some(reason),
+            Want::On(_, _) | Want::Off(_, _) | Want::Nothing(_) => None,
+        }
+    }
+
+    /// A wish by hand in the words of who has it: what was said anew differs.
+    pub(super) fn said_by_hand(&self) -> String {
+        match &self.settings().hold {
+            Some(hold) => {
+                let until = hold.until.map(|until| format!(", until {until}")).unwrap_or_default();
+                format!("{}: {}{until}", hold.by, hold.reason)
+            }
+            None => "spec.powerState".to_owned(),
+        }
+    }
+
+    /// Until when a machine is left alone that somebody else switched on, and that was then wanted.
+    pub(super) fn left_alone(&self) -> Option<Timestamp> {
+        let since =
+            self.status.unexpected_on_since.filter(|_| self.op.as_ref().is_some_and(|op| op.adopted))?;
+        let end = since.saturating_add(self.settings().limits.leave_on);
+        (self.now < end).then_some(end)
     }
 
     /// Why its power may not be changed and changed back now: a person holds it, or said how it is to be.

@@ -29,8 +29,8 @@ pub(super) struct Turn<'a> {
     pub(super) no_calls: Option<String>,
     /// The last power call was refused: reason and message.
     pub(super) refused: Option<(&'static str, String)>,
-    /// Why the last power-off was kept back in front of the call.
-    pub(super) held_back: Option<String>,
+    /// Why the last power-off was kept back in front of the call: reason and message.
+    pub(super) held_back: Option<(&'static str, String)>,
     wake: Option<Timestamp>,
 }
 
@@ -110,6 +110,9 @@ impl<'a> Turn<'a> {
         let before = last.map(|(action, at)| LastAction { action, at });
         op.pending = Some(PendingEffect { seq: op.effects, call, at: self.now, before });
         op.last_sent_at = Some(self.now);
+        if call.is_on() || call.is_off() {
+            self.status.off_since = None;
+        }
         if call.is_on() {
             // From here on nobody knows that it is off until that is proved again.
             let proof = self.status.off_proved_at.take();

@@ -20,7 +20,7 @@ fn row_19_a_power_off_that_was_held_back_ends_the_drain() {
     check(&asked, 22, Phase::Stopping);
     let why = "1 pods came onto its node".to_owned();
     let mut seen = wanted_off(at(6));
-    let outcome = Outcome::HeldBack { why: why.clone() };
+    let outcome = Outcome::HeldBack { reason: "NewPods", why: why.clone() };
     seen.performed = Performed::Ended { op: "h1-1".into(), seq: 1, outcome };
     let done = step(&asked.state, &seen, at(6));
     check(&done, 19, Phase::Serving);

@@ -5,6 +5,7 @@ mod approval;
 mod defects;
 mod drains;
 mod drift;
+mod guards;
 mod people;
 mod properties;
 mod reference;

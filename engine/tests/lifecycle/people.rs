@@ -6,8 +6,8 @@ use muster_engine::lifecycle::{
 use muster_model::{
     Known,
     host::{
-        Acknowledgement, Admin, ConditionType, DriverKind, Failure, Hold, Intent, OnNodeDeleted,
-        OnUnexpectedOn, Permission, Phase, Power, PowerCall, PowerReading, Quarantine, Switch,
+        Acknowledgement, Admin, BootProof, BootProofBy, ConditionType, DriverKind, Failure, Hold, Intent,
+        OnNodeDeleted, OnUnexpectedOn, Permission, Phase, Power, PowerCall, PowerReading, Quarantine, Switch,
         find_condition, is_true,
     },
 };
@@ -406,4 +406,242 @@ fn a_host_that_is_given_up_gives_its_claim_back() {
     assert_eq!(done.state.phase(), Phase::Backoff, "{}", done.reason);
     assert!(has(&done, &EffectKind::ReleaseReservation));
     assert_eq!(done.state.status.spent_intent.as_deref(), Some("i-1"));
+}
+
+/// A hold stops what nobody asked for, and whoever looks at a boot that hangs did not ask for its end.
+#[test]
+fn a_machine_that_is_held_while_it_boots_is_left_on() {
+    for phase in [Phase::Powered, Phase::Booting, Phase::Joining] {
+        let mut state = read(phase, Power::On);
+        state.status.deadline = Some(at(900));
+        let looked = |state: &HostState, now: i64, until: i64| {
+            let mut seen = on(now);
+            seen.intent = intent(Switch::On, "i-1");
+            seen.settings.hold = Some(held(until));
+            step(state, &seen, at(now))
+        };
+        let done = looked(&state, 900, 90_000);
+        assert_eq!((done.state.phase(), calls(&done)), (phase, vec![]), "{}", done.reason);
+        assert!(done.reason.contains("held by ann: memory test"), "{}", done.reason);
+        assert!(has(&done, &EffectKind::ReleaseReservation), "its pool need not wait for it");
+        let told = find_condition(&done.state.status.conditions, ConditionType::BootFailed);
+        assert!(told.is_some_and(|told| told.message.contains("held by ann")), "{told:?}");
+        let again = looked(&done.state, 960, 90_000);
+        assert_eq!((again.state.phase(), calls(&again)), (phase, vec![]));
+        // The hold is over.
+        let over = looked(&again.state, 1_000, 1_000);
+        assert_eq!((over.rule, over.state.phase()), (Rule::Row(20), Phase::Stopping), "{}", over.reason);
+    }
+}
+
+/// Nobody asked for the end of a failed boot or of a lost node: a hold that comes later stops what is left of it.
+#[test]
+fn a_switch_off_that_nobody_asked_for_stops_at_a_hold() {
+    let mut booting = read(Phase::Powered, Power::On);
+    booting.status.deadline = Some(at(900));
+    let failed = step(&booting, &on(900), at(900)).state;
+    assert_eq!(failed.phase(), Phase::Stopping);
+    let mut backing = read(Phase::Backoff, Power::On);
+    backing.status.retry_at = Some(at(900));
+    let recovered = step(&backing, &on(900), at(900)).state;
+    assert_eq!(recovered.phase(), Phase::Stopping);
+    for state in [failed, recovered] {
+        let mut seen = on(905);
+        assert_eq!(calls(&step(&state, &seen, at(905))), [PowerCall::ForceOff { driver: 0 }]);
+        seen.settings.hold = Some(held(90_000));
+        let waits = step(&state, &seen, at(905));
+        assert_eq!((waits.state.phase(), calls(&waits)), (Phase::Stopping, vec![]), "{}", waits.reason);
+        let mut late = Evidence { power: seen_power(Power::On, at(1_200)), ..seen.clone() };
+        (late.node, late.pods) = (known(NodeView::Absent, at(1_200)), known(PodsView::default(), at(1_200)));
+        let given_up = step(&waits.state, &late, at(1_200));
+        assert_eq!(
+            (given_up.state.phase(), calls(&given_up)),
+            (Phase::Backoff, vec![]),
+            "{}",
+            given_up.reason
+        );
+    }
+    // What a person asked for is done, whoever holds it.
+    let mut asked = read(Phase::Idle, Power::On);
+    asked.status.unexpected_on_since = Some(at(0));
+    let mut seen = on(5);
+    seen.settings.manual = Some(Switch::Off);
+    seen.settings.hold = Some(held(90_000));
+    let goes = step(&asked, &seen, at(5)).state;
+    assert_eq!(goes.phase(), Phase::Stopping);
+    let mut late = on(400);
+    late.settings = seen.settings.clone();
+    let mut waits = goes.clone();
+    waits.op.as_mut().expect("an operation").pending = None;
+    assert_eq!(calls(&step(&waits, &late, at(400))), [PowerCall::ForceOff { driver: 0 }]);
+}
+
+/// Who pressed the button stands before the machine, maybe with its case open: what was said before is overruled.
+#[test]
+fn a_machine_switched_off_although_it_was_wanted_on_stays_off() {
+    let by_hand = |seen: &mut Evidence| seen.settings.manual = Some(Switch::On);
+    let all_on = |seen: &mut Evidence| seen.freeze = Freeze::AllOn;
+    let wishes: [&dyn Fn(&mut Evidence); 2] = [&by_hand, &all_on];
+    for phase in [Phase::Serving, Phase::Degraded, Phase::Lost] {
+        for (place, wish) in wishes.iter().enumerate() {
+            let wished = |now: i64| {
+                let mut seen = evidence(at(now));
+                wish(&mut seen);
+                seen
+            };
+            let off = step(&read(phase, Power::Off), &wished(5), at(5));
+            assert_eq!((off.rule, off.state.phase()), (Rule::Drift(1), Phase::Idle), "{}", off.reason);
+            // Not now, and not when the hour is over.
+            let mut state = off.state;
+            for now in [10, 1_800, 4_000, 90_000] {
+                let stays = step(&state, &wished(now), at(now));
+                assert_eq!((stays.state.phase(), calls(&stays)), (Phase::Idle, vec![]), "{}", stays.reason);
+                assert!(stays.reason.contains("although it was wanted on"), "{}", stays.reason);
+                state = stays.state;
+            }
+            let told = find_condition(&state.status.conditions, ConditionType::UnexpectedOff);
+            assert!(
+                told.is_some_and(|told| told.message.contains("acknowledged or asked for anew")),
+                "{told:?}"
+            );
+            // Until it is acknowledged,
+            let mut seen_to = wished(90_060);
+            let ack = Acknowledgement { by: "ann".into(), reason: "new fan".into(), at: at(90_050) };
+            seen_to.settings.acknowledgement = Some(ack);
+            let done = step(&state, &seen_to, at(90_060));
+            assert_eq!(done.state.phase(), Phase::Reserved, "{}", done.reason);
+            // or something newer is said,
+            let mut newer = wished(90_060);
+            newer.freeze = Freeze::None;
+            newer.settings.manual = Some(Switch::On);
+            newer.settings.hold = Some(held(99_000));
+            let done = step(&state, &newer, at(90_060));
+            assert_eq!(done.state.phase(), Phase::Reserved, "{}", done.reason);
+            // or the same once more, after it was taken back.
+            let back = step(&state, &evidence(at(90_060)), at(90_060)).state;
+            assert_eq!(back.phase(), Phase::Idle);
+            let done = step(&back, &wished(90_120), at(90_120));
+            assert_eq!(done.state.phase(), Phase::Reserved, "{place}: {}", done.reason);
+            // Somebody switches it on again: nobody disagrees any more.
+            let mut on_again = wished(90_060);
+            on_again.power = seen_power(Power::On, at(90_060));
+            let mut read_on = state.clone();
+            read_on.status.power = reading(Power::On, 90_000);
+            let done = step(&read_on, &on_again, at(90_060));
+            assert_eq!((done.state.phase(), calls(&done)), (Phase::Reserved, vec![]), "{}", done.reason);
+        }
+    }
+    // A pool that restarts its machines is asked first.
+    let mut restarts = evidence(at(5));
+    by_hand(&mut restarts);
+    restarts.settings.policy.on_unexpected_off = muster_model::host::OnUnexpectedOff::Restart;
+    let done = step(&read(Phase::Serving, Power::Off), &restarts, at(5));
+    assert_eq!((done.state.phase(), &done.state.status.unexpected_off_despite), (Phase::Reserved, &None));
+}
+
+/// The same of a machine that nobody gets to know any more, and of one that was left on for a person.
+#[test]
+fn a_machine_left_on_for_a_person_and_switched_off_stays_off() {
+    let wished = |now: i64| {
+        let mut seen = evidence(at(now));
+        seen.settings.manual = Some(Switch::On);
+        seen
+    };
+    let stays = |state: &HostState| {
+        assert!(is_true(&state.status.conditions, ConditionType::UnexpectedOff));
+        let later = step(state, &wished(9_000), at(9_000));
+        assert_eq!((later.state.phase(), calls(&later)), (Phase::Idle, vec![]), "{}", later.reason);
+    };
+    // It served, was lost and given up, and is off now.
+    let mut lost = read(Phase::Backoff, Power::Off);
+    lost.status.retry_at = Some(at(5));
+    let served = BootProof { boot_id: Some("boot-1".into()), at: at(-900), by: BootProofBy::Lease };
+    lost.status.boot_proof = Some(served);
+    let off = step(&lost, &wished(5), at(5));
+    assert_eq!((off.rule, off.state.phase()), (Rule::Row(27), Phase::Idle), "{}", off.reason);
+    stays(&off.state);
+    // One that never came up is tried again.
+    lost.status.boot_proof = None;
+    let off = step(&lost, &wished(5), at(5)).state;
+    assert_eq!(step(&off, &wished(10), at(10)).state.phase(), Phase::Reserved);
+    for phase in [Phase::Powered, Phase::Booting, Phase::Joining] {
+        let mut state = read(phase, Power::Off);
+        state.status.power = reading(Power::Off, 800);
+        state.status.deadline = Some(at(900));
+        let off = step(&state, &wished(1_000), at(1_000));
+        assert_eq!((off.rule, off.state.phase()), (Rule::Drift(1), Phase::Idle), "{phase}: {}", off.reason);
+        stays(&off.state);
+    }
+}
+
+/// A machine that is proved off, and then on without any call of ours, is in somebody's hands.
+#[test]
+fn a_machine_switched_on_after_it_was_proved_off_is_left_alone() {
+    let mut state = read(Phase::Backoff, Power::Off);
+    state.status.retry_at = Some(at(3_600));
+    state.status.unexpected_on_since = Some(at(-9_000));
+    state = step(&state, &evidence(at(60)), at(60)).state;
+    assert_eq!((state.phase(), state.status.off_since), (Phase::Backoff, Some(at(60))));
+    state = step(&state, &on(600), at(600)).state;
+    assert_eq!(state.phase(), Phase::Backoff, "1 reading is not 2");
+    let found = step(&state, &on(630), at(630));
+    assert_eq!((found.rule, found.state.phase()), (Rule::Row(27), Phase::Idle), "{}", found.reason);
+    assert!(is_true(&found.state.status.conditions, ConditionType::UnexpectedOn));
+    assert_eq!(found.state.status.retry_at, Some(at(3_600)), "its pool leaves it in peace as long");
+    let mut state = found.state;
+    for now in [635, 2_400] {
+        let left = step(&state, &on(now), at(now));
+        assert_eq!((left.state.phase(), calls(&left)), (Phase::Idle, vec![]), "{}", left.reason);
+        state = left.state;
+    }
+    // What was asked to go on by us, and was never proved off since, is switched off as ever.
+    let mut ours = read(Phase::Backoff, Power::On);
+    ours.status.retry_at = Some(at(600));
+    assert_eq!(step(&ours, &on(600), at(600)).state.phase(), Phase::Stopping);
+}
+
+/// A wish finds a machine on that somebody switched on a while ago, to look at its firmware: it is used if its node joins.
+#[test]
+fn a_machine_that_was_on_already_is_left_alone_for_its_half_hour() {
+    let wanted = |now: i64| {
+        let mut seen = on(now);
+        seen.intent = intent(Switch::On, "i-1");
+        seen
+    };
+    let mut state = read(Phase::Reserved, Power::On);
+    state.status.unexpected_on_since = Some(at(-600));
+    let adopted = step(&state, &wanted(5), at(5)).state;
+    assert_eq!((adopted.phase(), adopted.status.deadline), (Phase::Powered, Some(at(905))));
+    // Its time to join ends within the half hour.
+    let left = step(&adopted, &wanted(905), at(905));
+    assert_eq!((left.state.phase(), calls(&left)), (Phase::Powered, vec![]), "{}", left.reason);
+    assert!(left.reason.contains("left alone for 4m55s more"), "{}", left.reason);
+    assert!(is_true(&left.state.status.conditions, ConditionType::UnexpectedOn));
+    assert!(has(&left, &EffectKind::ReleaseReservation), "its pool takes another one");
+    assert_eq!(left.state.status.failures, [], "nobody's attempt failed");
+    let over = step(&left.state, &wanted(1_200), at(1_200));
+    assert_eq!((over.rule, over.state.phase()), (Rule::Row(20), Phase::Stopping), "{}", over.reason);
+    // The wish is withdrawn meanwhile.
+    let unwanted = step(&adopted, &on(100), at(100));
+    assert_eq!((unwanted.state.phase(), calls(&unwanted)), (Phase::Powered, vec![]), "{}", unwanted.reason);
+    // Whoever was at work on it switches it off again: nobody's boot failed.
+    let mut off_again = adopted.clone();
+    off_again.status.power = reading(Power::Off, 100);
+    let mut seen = wanted(300);
+    seen.power = seen_power(Power::Off, at(300));
+    let done = step(&off_again, &seen, at(300));
+    assert_eq!((done.rule, done.state.phase()), (Rule::Drift(1), Phase::Idle), "{}", done.reason);
+    assert_eq!((done.state.status.held_until, done.state.status.failures.len()), (Some(at(3_900)), 0));
+    // A person wants it off by now.
+    let mut by_hand = on(100);
+    by_hand.settings.manual = Some(Switch::Off);
+    assert_eq!(step(&adopted, &by_hand, at(100)).rule, Rule::Row(12));
+    // Nobody is at work on it any more.
+    let mut long_ago = adopted;
+    long_ago.status.unexpected_on_since = Some(at(-1_200));
+    let done = step(&long_ago, &wanted(905), at(905));
+    assert_eq!((done.rule, done.state.phase()), (Rule::Row(20), Phase::Stopping), "{}", done.reason);
+    // It was off when it was claimed: its half hour begins with the reading.
+    let fresh = step(&read(Phase::Reserved, Power::On), &wanted(5), at(5)).state;
+    assert_eq!(fresh.status.unexpected_on_since, Some(at(5)));
 }

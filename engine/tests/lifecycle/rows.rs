@@ -426,7 +426,7 @@ fn row_15_a_power_cycle_keeps_to_the_limits_of_wear() {
     assert_eq!(calls(&done), [PowerCall::PowerCycle { driver: 0 }]);
     assert_eq!(done.state.status.starts, [at(-9_000), at(1_100), at(2_000)]);
     // One that was held back in front of the call has worn nothing.
-    let outcome = Outcome::HeldBack { why: "1 pods came onto its node".into() };
+    let outcome = Outcome::HeldBack { reason: "NewPods", why: "1 pods came onto its node".into() };
     seen.performed = Performed::Ended { op: "h1-2".into(), seq: 1, outcome };
     seen.pods = known(PodsView { evictable: 1, ..PodsView::default() }, at(2_000));
     let held = step(&done.state, &seen, at(2_000));

@@ -89,7 +89,7 @@ fn a_button_press_that_did_not_leave_is_not_counted() {
     op.pending = Some(muster_model::host::PendingEffect { seq: 3, call: button, at: at(0), before: None });
     let mut seen = evidence(at(5));
     seen.power = seen_power(Power::Off, at(5));
-    let outcome = Outcome::HeldBack { why: "3s are left of the leader's lease".into() };
+    let outcome = Outcome::HeldBack { reason: "Withheld", why: "3s are left of the leader's lease".into() };
     seen.performed = Performed::Ended { op: op.id.clone(), seq: 3, outcome };
     let done = step(&state, &seen, at(5));
     assert_eq!((calls(&done).len(), done.state.status.phase), (0, Phase::PowerRequested), "{}", done.reason);

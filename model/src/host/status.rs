@@ -106,6 +106,9 @@ pub struct BareMetalNodeStatus {
     /// Until when it is not switched on, because a person switched it off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_until: Option<Timestamp>,
+    /// What a person or a freeze wanted already when somebody else switched it off: whoever did that knew better.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unexpected_off_despite: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unexpected_on_since: Option<Timestamp>,
     /// What a person wanted already when it was found on: whoever switched it on knew better.
@@ -182,6 +185,7 @@ impl BareMetalNodeStatus {
             retry_at: None,
             quarantine: None,
             held_until: None,
+            unexpected_off_despite: None,
             unexpected_on_since: None,
             unexpected_on_despite: None,
             drain_retry_at: None,

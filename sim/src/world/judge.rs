@@ -519,8 +519,8 @@ impl State {
         if action.interrupts() && was_on && live > 0 {
             self.violate("F9", format!("{action} of {machine} by {process} with {live} pods on it"));
         }
-        // It runs there only while its node is ready: a machine that boots has nothing on it yet.
-        let runs = self.nodes.get(machine).is_some_and(|node| node.ready == "True");
+        // It runs there as long as the system does, whatever becomes of the kubelet: a machine that boots has nothing on it yet.
+        let runs = self.machines.get(machine).is_some_and(|one| one.on && one.os);
         if action.interrupts() && runs && self.protected.contains(machine) {
             self.violate("F22", format!("{action} of {machine}, where Muster itself runs"));
         }

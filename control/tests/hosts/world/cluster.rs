@@ -74,6 +74,7 @@ impl ClusterPort for TestCluster {
             fresh_at: now,
             objects: Arc::new(objects),
             renewed: Arc::new(renewed),
+            guarded: Arc::new(state.guarded.clone()),
             set_aside: Arc::from([]),
             ..ClusterView::default()
         })
