@@ -128,9 +128,13 @@ fn pools_say_why_they_are_not_planned_and_whether_anybody_looks() {
         conditions.iter().find(|one| one["type"] == "Planned").cloned()
     });
     assert_eq!(pool["reason"], "TemplateIncomplete", "{pool}");
-    // What is not there is said to be not there, with a number; never an empty answer.
-    let text = server.run(&["explain", "node", "nobody"]).ok();
-    assert!(text.starts_with("node nobody is not there as of "), "{text}");
+    // Nobody sees nodes and pods there, so that nobody knows which there are; never an empty answer.
+    for what in [&["node", "nobody"][..], &["pod", "shop/web-1"]] {
+        let text = server.run(&[&["explain"], what].concat()).ok();
+        let unknown =
+            format!("{} is unknown: cluster lab is not connected, 0 pods and nodes are seen", what.join(" "));
+        assert!(text.starts_with(&unknown), "{text}");
+    }
     server.run(&["explain", "decision", "550e8400-999999"]).failed(3, "550e8400-999999");
     server.run(&["explain", "node", "a/b"]).failed(2, "a/b");
 }

@@ -166,7 +166,9 @@ async fn in_sight(clock: &Arc<RealClock>, stop: &CancellationToken) -> Arc<Metri
     }
     assert_eq!(host_loop.host_figures().len(), 1, "the loop knows the host: {:?}", host_loop.figures());
     let metrics = Metrics::new();
-    metrics.register_text(Box::new(move || collect_seed::text(&parts.board)));
+    let later = now.saturating_add(Duration::from_mins(5));
+    assert_eq!(collect_seed::text(&parts.board, later), "", "what is old is not exported as current");
+    metrics.register_text(Box::new(move || collect_seed::text(&parts.board, now)));
     metrics.register_hosts(Box::new(EachHostCollector::new(host_loop)));
     metrics
 }

@@ -1,11 +1,15 @@
 //! What the server sent, read strictly: values are text, and what is not a number is not zero.
 
+use std::collections::BTreeMap;
+
 use muster_model::Timestamp;
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
 /// More series than this are no basis for one decision, and much work to look at.
 pub(crate) const MAX_SERIES: usize = 1_000;
+/// Part of a foreign text that is shown.
+const SHOWN: usize = 200;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Answer {
@@ -20,6 +24,7 @@ pub(crate) struct Answer {
 pub(crate) struct Series {
     /// For people: `{pool="a"}`.
     pub(crate) name: String,
+    pub(crate) labels: BTreeMap<String, String>,
     pub(crate) points: Vec<Point>,
 }
 
@@ -30,10 +35,11 @@ pub(crate) struct Point {
 }
 
 #[derive(Debug, Deserialize)]
-struct Envelope {
+#[serde(bound = "D: DeserializeOwned")]
+struct Envelope<D> {
     status: String,
     #[serde(default)]
-    data: Option<Data>,
+    data: Option<D>,
     #[serde(default, rename = "errorType")]
     error_type: Option<String>,
     #[serde(default)]
@@ -52,7 +58,7 @@ struct Data {
 #[derive(Debug, Deserialize)]
 struct Row {
     #[serde(default)]
-    metric: std::collections::BTreeMap<String, String>,
+    metric: BTreeMap<String, String>,
     #[serde(default)]
     value: Option<Value>,
     #[serde(default)]
@@ -61,24 +67,46 @@ struct Row {
 
 impl Answer {
     pub(crate) fn read(body: &[u8], server_time: Timestamp) -> Result<Self, String> {
-        let envelope: Envelope = serde_json::from_slice(body)
-            .map_err(|error| format!("the answer is not Prometheus' JSON ({} bytes: {error})", body.len()))?;
-        if envelope.status != "success" {
-            return Err(format!(
-                "the server refuses the query ({}): {}",
-                envelope.error_type.unwrap_or_else(|| "no type".into()),
-                envelope.error.unwrap_or_else(|| "no reason given".into())
-            ));
-        }
-        let data = envelope.data.ok_or("the answer has no data")?;
+        let (data, warnings) = open::<Data>(body)?;
         let series = read_result(&data.kind, data.result)?;
-        Ok(Self { series, warnings: envelope.warnings, server_time })
+        Ok(Self { series, warnings, server_time })
     }
+}
+
+/// The values of a label. What the server warns of makes them none.
+pub(crate) fn values(body: &[u8]) -> Result<Vec<String>, String> {
+    let (values, warnings) = open(body)?;
+    warnings.first().map_or(Ok(values), |warning| Err(format!("the answer is partial: {}", shown(warning))))
+}
+
+fn open<D: DeserializeOwned>(body: &[u8]) -> Result<(D, Vec<String>), String> {
+    let envelope: Envelope<D> = serde_json::from_slice(body)
+        .map_err(|error| format!("the answer is not Prometheus' JSON ({} bytes: {error})", body.len()))?;
+    if envelope.status != "success" {
+        return Err(format!(
+            "the server refuses the query ({}): {}",
+            shown(envelope.error_type.as_deref().unwrap_or("no type")),
+            shown(envelope.error.as_deref().unwrap_or("no reason given"))
+        ));
+    }
+    Ok((envelope.data.ok_or("the answer has no data")?, envelope.warnings))
+}
+
+/// The first of a foreign text, in one line.
+pub(crate) fn shown(text: &str) -> String {
+    let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    let mut short: String = plain.take(SHOWN).collect();
+    if text.chars().nth(SHOWN).is_some() {
+        short.push('…');
+    }
+    short
 }
 
 fn read_result(kind: &str, result: Value) -> Result<Vec<Series>, String> {
     match kind {
-        "scalar" => Ok(vec![Series { name: "scalar".into(), points: vec![point(&result)?] }]),
+        "scalar" => {
+            Ok(vec![Series { name: "scalar".into(), labels: BTreeMap::new(), points: vec![point(&result)?] }])
+        }
         "vector" | "matrix" => {
             let rows: Vec<Row> = serde_json::from_value(result)
                 .map_err(|error| format!("the answer's {kind} cannot be read: {error}"))?;
@@ -102,7 +130,7 @@ fn read_row(row: Row) -> Result<Series, String> {
         (None, Some(values)) => values.iter().map(point).collect::<Result<_, _>>()?,
         (None, None) => return Err(format!("series {name} has 0 values")),
     };
-    Ok(Series { name, points })
+    Ok(Series { name, labels: row.metric, points })
 }
 
 /// `[seconds, "number"]`.
@@ -153,5 +181,21 @@ mod tests {
             let why = read(body).unwrap_err();
             assert!(why.contains(word), "{body}: {why}");
         }
+    }
+
+    #[test]
+    fn a_foreign_text_is_cut_and_in_one_line() {
+        let long = format!("1:2: parse error\\n{}", "x".repeat(5_000));
+        let why =
+            read(&format!(r#"{{"status":"error","errorType":"bad_data","error":"{long}"}}"#)).unwrap_err();
+        assert!(why.chars().count() < 300 && !why.contains('\n'), "{why}");
+        assert!(why.contains("1:2: parse error x"), "{why}");
+    }
+
+    #[test]
+    fn values_of_a_label_are_read_and_not_when_they_are_partial() {
+        assert_eq!(values(br#"{"status":"success","data":["a","b"]}"#).unwrap(), ["a", "b"]);
+        let partial = br#"{"status":"success","data":["a"],"warnings":["store 2 is away"]}"#;
+        assert!(values(partial).unwrap_err().contains("store 2"));
     }
 }

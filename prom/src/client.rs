@@ -1,4 +1,4 @@
-//! Two endpoints of Prometheus' HTTP API, with bounds on time and size.
+//! Three endpoints of Prometheus' HTTP API, with bounds on time and size.
 
 use std::{error::Error as _, path::PathBuf};
 
@@ -7,12 +7,13 @@ use muster_model::{Duration, Timestamp};
 use reqwest::{Certificate, RequestBuilder, StatusCode, Url, header};
 use thiserror::Error;
 
-use crate::{answer::Answer, judge::Window};
+use crate::{
+    answer::{self, Answer, shown},
+    judge::Window,
+};
 
 /// 1,000 series of 241 points, with their labels.
 const MAX_BODY: usize = 16 << 20;
-/// Part of a foreign error text that is shown.
-const SHOWN: usize = 200;
 
 /// How the server knows us. Values are read from their files at every query, so that a rotation needs no
 /// restart and nothing secret is kept.
@@ -102,32 +103,42 @@ impl Client {
         Ok(answer)
     }
 
+    /// The values that `label` has in the series of `selectors`, as far as `back` from `end`.
+    pub(crate) async fn values(
+        &self,
+        label: &str,
+        selectors: &[String],
+        back: Duration,
+        end: Timestamp,
+    ) -> Result<Vec<String>, String> {
+        let (from, to) = (seconds(end.saturating_sub(back).millis()), seconds(end.millis()));
+        let mut parameters = vec![("start", from.as_str()), ("end", &to)];
+        parameters.extend(selectors.iter().map(|selector| ("match[]", selector.as_str())));
+        let url = format!("{}?{}", self.url(&format!("label/{label}/values")), form(&parameters));
+        let (status, _, body) = self.send(self.http.get(url)).await?;
+        read(status, &body, answer::values)
+    }
+
     async fn ask(&self, endpoint: &str, parameters: &[(&str, &str)]) -> Result<Answer, String> {
-        let url = format!("{}/api/v1/{endpoint}", self.base.as_str().trim_end_matches('/'));
-        let body: String = Url::parse_with_params("http://form/", parameters)
-            .ok()
-            .and_then(|url| url.query().map(str::to_owned))
-            .unwrap_or_default();
-        let request = self.http.post(url).header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
-        let request = self.identified(request.body(body)).await?;
+        let request = self.http.post(self.url(endpoint));
+        let request = request.header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        let (status, server_time, body) = self.send(request.body(form(parameters))).await?;
+        read(status, &body, |body| Answer::read(body, server_time))
+    }
+
+    fn url(&self, endpoint: &str) -> String {
+        format!("{}/api/v1/{endpoint}", self.base.as_str().trim_end_matches('/'))
+    }
+
+    async fn send(&self, request: RequestBuilder) -> Result<(StatusCode, Timestamp, Vec<u8>), String> {
+        let request = self.identified(request).await?;
         let response = request.send().await.map_err(|e| {
             let what = if e.is_timeout() { "did not answer in time" } else { "is not reachable" };
             format!("Prometheus {what}: {}", cause(&e))
         })?;
         let status = response.status();
         let server_time = server_time(&response)?;
-        let body = bounded(response).await?;
-        if let StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN = status {
-            return Err(format!("Prometheus answers {}: check the configured account", status.as_u16()));
-        }
-        // Refused queries are JSON with a reason of their own.
-        match Answer::read(&body, server_time) {
-            Ok(_) if !status.is_success() => Err(format!("Prometheus answers {}", status.as_u16())),
-            Err(_) if !status.is_success() && !body.starts_with(b"{") => {
-                Err(format!("Prometheus answers {}: {}", status.as_u16(), shown(&body)))
-            }
-            answer => answer,
-        }
+        Ok((status, server_time, bounded(response).await?))
     }
 
     async fn identified(&self, request: RequestBuilder) -> Result<RequestBuilder, String> {
@@ -138,6 +149,26 @@ impl Client {
                 request.basic_auth(user, Some(secret(password_file).await?))
             }
         })
+    }
+}
+
+fn form(parameters: &[(&str, &str)]) -> String {
+    let url = Url::parse_with_params("http://form/", parameters).ok();
+    url.and_then(|url| url.query().map(str::to_owned)).unwrap_or_default()
+}
+
+fn read<A>(status: StatusCode, body: &[u8], read: impl Fn(&[u8]) -> Result<A, String>) -> Result<A, String> {
+    if let StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN = status {
+        return Err(format!("Prometheus answers {}: check the configured account", status.as_u16()));
+    }
+    // Refused queries are JSON with a reason of their own.
+    match read(body) {
+        Ok(_) if !status.is_success() => Err(format!("Prometheus answers {}", status.as_u16())),
+        Err(_) if !status.is_success() && !body.starts_with(b"{") => {
+            Err(format!("Prometheus answers {}: {}", status.as_u16(), shown(&String::from_utf8_lossy(body))))
+        }
+        Err(why) if status.is_server_error() => Err(format!("Prometheus answers {}: {why}", status.as_u16())),
+        answer => answer,
     }
 }
 
@@ -208,10 +239,6 @@ fn cause(error: &reqwest::Error) -> String {
         inner = Some(next);
     }
     text
-}
-
-fn shown(body: &[u8]) -> String {
-    String::from_utf8_lossy(body).chars().filter(|c| !c.is_control()).take(SHOWN).collect()
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use muster_model::{
     trigger::Finding,
 };
 
-use crate::answer::{Answer, Point, Series};
+use crate::answer::{Answer, Point, Series, shown};
 
 /// Finest and coarsest resolution of a range query.
 const FINEST: u64 = 15_000;
@@ -44,14 +44,21 @@ impl Window {
         // A duration shorter than the finest step still gets its two ends.
         let step = (length.millis() / POINTS).clamp(FINEST.min(length.millis().max(1_000)), COARSEST);
         let times = if trigger.clear_threshold.is_some() { LOOK_BACK } else { 1 };
-        let span = length.millis().saturating_mul(times);
-        let step = step.max(span.div_ceil(MOST_POINTS * 1_000) * 1_000);
-        Self { length, step: Duration::from_millis(step), span: Duration::from_millis(span) }
+        let step = step.max(length.millis().saturating_mul(times).div_ceil(MOST_POINTS * 1_000) * 1_000);
+        // A whole number of steps, so that both ends of the duration have a point whatever its length.
+        let steps = length.millis().div_ceil(step);
+        let step = length.millis().checked_div(steps).unwrap_or(step);
+        let span = Duration::from_millis(step.saturating_mul(steps).saturating_mul(times));
+        Self { length, step: Duration::from_millis(step), span }
     }
 
     /// Points that one duration should have.
     fn expected(&self) -> u64 {
         self.length.millis() / self.step.millis() + 1
+    }
+
+    fn is_covered(&self, points: u64) -> bool {
+        points * 100 >= self.expected() * PRESENT
     }
 }
 
@@ -90,10 +97,10 @@ pub(crate) fn range(trigger: &Trigger, window: &Window, answer: &Answer) -> Resu
         let from = end.saturating_sub(window.length);
         let recent = points.iter().filter(|point| point.at >= from).count() as u64;
         let expected = window.expected();
-        if recent * 100 < expected * PRESENT {
+        if !window.is_covered(recent) {
             return Err(format!("has {recent} of {expected} samples over {}", window.length));
         }
-        Ok(Seen { fires: held(trigger, window, points), value: last.value })
+        Ok(Seen { fires: held(trigger, window, points)?, value: last.value })
     })
 }
 
@@ -103,22 +110,46 @@ struct Seen {
     value: f64,
 }
 
-/// Whether the condition held over the last duration, or did before and was not cleared since.
-fn held(trigger: &Trigger, window: &Window, points: &[Point]) -> bool {
+/// Whether the condition held over the last duration, or did before and was not cleared since. Where samples are missing it may
+/// not have held, and may have been cleared.
+fn held(trigger: &Trigger, window: &Window, points: &[Point]) -> Result<bool, String> {
     let clear = trigger.clear_threshold.unwrap_or(trigger.threshold);
     let mut since = None;
-    let mut fires = false;
-    for point in points {
+    let mut oldest = 0;
+    // What is known, and from when on it was not.
+    let mut fires = Ok(false);
+    for (at, point) in points.iter().enumerate() {
+        let from = point.at.saturating_sub(window.length);
+        oldest += points[oldest..at].iter().take_while(|old| old.at < from).count();
+        let present = (at - oldest + 1) as u64;
+        let gap = (!window.is_covered(present)).then_some((present, point.at));
+        if let (Ok(true), Some(gap)) = (fires, gap) {
+            fires = Err(gap);
+        }
         if satisfies(trigger, trigger.threshold, point.value) {
             let first = *since.get_or_insert(point.at);
             // The first point may lie up to one step inside of the window.
-            fires |= point.at.since(first).saturating_add(window.step) > window.length;
+            if point.at.since(first).saturating_add(window.step) > window.length {
+                fires = match (gap, fires) {
+                    (None, _) => Ok(true),
+                    (Some(gap), Ok(_)) => Err(gap),
+                    (Some(_), known) => known,
+                };
+            }
         } else {
             since = None;
-            fires &= satisfies(trigger, clear, point.value) && trigger.clear_threshold.is_some();
+            if trigger.clear_threshold.is_none() || !satisfies(trigger, clear, point.value) {
+                fires = Ok(false);
+            }
         }
     }
-    fires
+    fires.map_err(|(present, at)| {
+        let expected = window.expected();
+        format!(
+            "has {present} of {expected} samples over {} before {at}; it may have fired then",
+            window.length
+        )
+    })
 }
 
 fn satisfies(trigger: &Trigger, threshold: f64, value: f64) -> bool {
@@ -148,7 +179,7 @@ fn decide(
         }
     }
     if let Some(warning) = answer.warnings.first() {
-        troubles.push(format!("the answer is partial: {warning}"));
+        troubles.push(format!("the answer is partial: {}", shown(warning)));
     }
     let fires = match trigger.aggregate() {
         SeriesAggregate::All => {
@@ -230,7 +261,7 @@ fn merged(name: &str, series: &[Series], fold: impl Fn(&[f64]) -> f64) -> Series
     }
     let complete = at.into_iter().filter(|(_, values)| values.len() == series.len());
     let points = complete.map(|(at, values)| Point { at, value: fold(&values) }).collect();
-    Series { name: format!("{name} of {} series", series.len()), points }
+    Series { name: format!("{name} of {} series", series.len()), labels: BTreeMap::new(), points }
 }
 
 #[cfg(test)]

@@ -2,11 +2,13 @@
 //!
 //! A trigger with a duration is one range query over exactly that duration: nothing is remembered between
 //! two looks, so that a restart changes nothing. Whatever is missing, odd, partial or old is unknown, with a
-//! reason of its own.
+//! reason of its own. Before one lowers capacity the server is asked whether it reaches its targets: what the others say
+//! may be all that is left.
 
 mod answer;
 mod client;
 mod judge;
+mod targets;
 
 use std::{
     collections::HashMap,
@@ -16,10 +18,11 @@ use std::{
 use async_trait::async_trait;
 use muster_model::{
     Duration, Known, Timestamp,
-    pool::{Trigger, promql},
+    pool::{ScaleDirection, Trigger, promql},
     trigger::{Finding, Triggers},
 };
 
+use answer::Answer;
 pub use client::{Auth, Client, Settings, SettingsError};
 use judge::Window;
 
@@ -55,20 +58,29 @@ impl Prometheus {
                  series exist; write `{operator} bool` or use threshold"
             ));
         }
-        let instant = self.client.instant(query).await?;
         let window = Window::of(trigger);
+        let instant = self.client.instant(query).await?;
+        let finding = self.judged(trigger, &window, &instant).await?;
+        if finding.fires && trigger.scale_direction == ScaleDirection::Down {
+            targets::there(&self.client, trigger, &window, &instant).await?;
+        }
+        Ok(finding)
+    }
+
+    async fn judged(&self, trigger: &Trigger, window: &Window, instant: &Answer) -> Result<Finding, String> {
+        let query = &trigger.metric_query;
         if promql::is_selector(query) && !instant.series.is_empty() {
-            let times = self.client.instant(&format!("timestamp({query})")).await?;
-            judge::age(&times, &window)?;
+            let times = self.client.instant(&format!("timestamp({query}\n)")).await?;
+            judge::age(&times, window)?;
         }
         if window.length == Duration::from_millis(0) {
-            return judge::instant(trigger, &instant);
+            return judge::instant(trigger, instant);
         }
         if instant.series.is_empty() {
             return Err("the query returns 0 series".into());
         }
-        let range = self.client.range(query, &window, instant.server_time).await?;
-        judge::range(trigger, &window, &range)
+        let range = self.client.range(query, window, instant.server_time).await?;
+        judge::range(trigger, window, &range)
     }
 
     /// Keeps the time since when nothing is known over repeated failures.

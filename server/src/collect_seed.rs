@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 
 use muster_control::planner::{Board, Load};
+use muster_model::Timestamp;
 
 /// Clusters that get series; the rest is left out.
 const MAX_CLUSTERS: usize = 100;
@@ -31,14 +32,15 @@ const fn whole(number: u64) -> f64 {
     number as f64
 }
 
-/// The series of every cluster that is in sight. A cluster that is not connected has none: unknown is not zero.
-pub fn text(board: &Board) -> String {
+/// The series of every cluster that is in sight. A cluster that is not connected, or was last seen a while ago, has none: unknown
+/// is neither zero nor what it was.
+pub fn text(board: &Board, now: Timestamp) -> String {
     let clusters = board.all();
     let mut text = String::new();
     for (name, help, gauge, read) in SERIES {
         let rows: Vec<_> = clusters
             .iter()
-            .filter_map(|live| Some((live, live.load.as_ref().and_then(read)?)))
+            .filter_map(|live| Some((live, live.load_at(now).and_then(read)?)))
             .take(MAX_CLUSTERS)
             .collect();
         if rows.is_empty() {

@@ -43,7 +43,7 @@ impl Link {
         now: Timestamp,
     ) -> Self {
         match seen {
-            Err(waiting) => Self::Waiting(super::super::planner::cut(&waiting.to_string())),
+            Err(waiting) => Self::Waiting(muster_engine::explain::one_line(&waiting.to_string())),
             Ok(Observed::NotConnected) => Self::None,
             Ok(Observed::View(view)) if now.since(view.fresh_at) > SILENT_AFTER => {
                 let why = port.map(|port| port.troubles()).unwrap_or_default();

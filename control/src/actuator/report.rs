@@ -7,6 +7,7 @@ use muster_engine::{
 use muster_model::{
     Known, Timestamp,
     condition::{Condition, ConditionStatus},
+    pool::{OnNoData, ScaleDirection},
     store::Fence,
 };
 use serde_json::json;
@@ -231,10 +232,16 @@ fn metrics(inputs: &Inputs, pool: &PoolInput) -> Option<Condition> {
             condition(inputs.now, pool, "MetricsAvailable", ConditionStatus::True, "AllKnown", text)
         }
         Some(first) => {
-            let text = format!(
-                "{} of {all} triggers are unknown, so that nothing is removed: {first}",
-                unknown.len()
-            );
+            // One for more nodes that is to be ignored holds nothing back; one for fewer has to say yes.
+            let holds = pool.triggers.iter().any(|one| {
+                let trigger = &one.trigger;
+                let asked =
+                    trigger.on_no_data() == OnNoData::Hold || trigger.scale_direction == ScaleDirection::Down;
+                asked && one.finding.value().is_none()
+            });
+            let effect =
+                if holds { "so that nothing is removed" } else { "and are ignored as `onNoData` says" };
+            let text = format!("{} of {all} triggers are unknown, {effect}: {first}", unknown.len());
             condition(
                 inputs.now,
                 pool,

@@ -21,8 +21,10 @@ use serde_json::Value;
 
 use crate::{
     journal::{Decision, DecisionId, Journal, JournalError, replay},
-    planner::{Board, Live},
+    planner::{Board, Live, View},
+    snapshot::NOT_CONNECTED,
 };
+use history::Missing;
 
 pub use pending::{Gap, PendingGroup, PendingPod, Remedy};
 pub use text::describe;
@@ -82,6 +84,22 @@ pub struct Explained {
     /// Decisions about the subject, newest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<Brief>,
+    /// How much is known of it.
+    #[serde(skip)]
+    pub trace: Trace,
+}
+
+/// How much a cluster knows of something: of several clusters the one that knows most is believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Trace {
+    None,
+    /// A host of the inventory whose pool the cluster does not have.
+    Elsewhere,
+    /// The journal tells of it.
+    Gone,
+    /// A host of the inventory that no plan counts on, for a reason that the cluster knows.
+    LeftOut,
+    There,
 }
 
 /// A decision in one line.
@@ -142,24 +160,42 @@ impl Explain {
         subject: &Subject,
         now: Timestamp,
     ) -> Result<Explained, JournalError> {
+        self.now_for(cluster, subject, now, &|_| true).await
+    }
+
+    /// The same for somebody who sees the hosts of some projects; a host may name none.
+    pub async fn now_for(
+        &self,
+        cluster: ClusterId,
+        subject: &Subject,
+        now: Timestamp,
+        sees: &(dyn Fn(Option<&str>) -> bool + Sync),
+    ) -> Result<Explained, JournalError> {
         let live = self.board.get(cluster);
         let view = live.as_ref().and_then(|live| live.view.clone());
-        let history = history::of(&self.journal, cluster, subject).await?;
         let found = view.as_ref().and_then(|view| ask(&view.snapshot, &view.plan, subject));
+        let history = history::of(&self.journal, cluster, subject, found.is_some()).await?;
         let name = live.as_ref().map(|live| live.cluster_name.clone()).unwrap_or_default();
         let mut explained = match (found, view) {
             (Some(answer), Some(view)) => answered(cluster, name, subject, &answer, view.snapshot.now, None),
             (None, view) => {
-                let evaluated = view.as_ref().map(|view| view.snapshot.now);
+                let fresh = live.as_ref().and_then(|live| live.fresh_at);
                 let near = view.as_ref().map(|view| near(&view.snapshot, &view.plan, subject));
-                history::gone(cluster, name, subject, &history, evaluated, near.as_ref())
+                let missing = Missing {
+                    history: Some(&history),
+                    evaluated: view.as_ref().map(|view| seen(&view.snapshot, fresh, subject)),
+                    blind: view.as_ref().is_some_and(|view| is_blind(&view.snapshot)),
+                    aside: view.as_ref().and_then(|view| aside(view, &name, subject, sees)),
+                    near: near.as_ref(),
+                };
+                history::gone(cluster, name, subject, missing)
             }
             (Some(_), None) => unreachable!("an answer comes from a view"),
         };
         explained.text.push_str(&text::planner(live.as_deref(), now));
-        explained.text.push_str(&text::history(&history));
+        explained.text.push_str(&text::history(&history.briefs));
         explained.planner = live;
-        explained.history = history;
+        explained.history = history.briefs;
         Ok(explained)
     }
 
@@ -172,7 +208,13 @@ impl Explain {
             return Ok(answered(cluster, name, subject, &answer, snapshot.now, id));
         }
         let near = near(&snapshot, &plan, subject);
-        let mut gone = history::gone(cluster, name, subject, &[], Some(snapshot.now), Some(&near));
+        let missing = Missing {
+            evaluated: Some(snapshot.now),
+            blind: is_blind(&snapshot),
+            near: Some(&near),
+            ..Missing::default()
+        };
+        let mut gone = history::gone(cluster, name, subject, missing);
         gone.decision_id = id;
         Ok(gone)
     }
@@ -203,6 +245,63 @@ impl Explain {
         }
         Ok(None)
     }
+}
+
+/// Whether nobody sees the pods and nodes of the cluster.
+fn is_blind(snapshot: &Snapshot) -> bool {
+    snapshot.gaps.iter().any(|gap| &*gap.why == NOT_CONNECTED)
+}
+
+/// Up to when a subject was looked for: what the cluster shows may be older than the look.
+fn seen(snapshot: &Snapshot, fresh: Option<Timestamp>, subject: &Subject) -> Timestamp {
+    match subject {
+        Subject::Pod(_) | Subject::Node(_) => fresh.map_or(snapshot.now, |fresh| fresh.min(snapshot.now)),
+        Subject::Host(_) | Subject::Pool(_) => snapshot.now,
+    }
+}
+
+/// Why a host of the inventory is in no plan of the cluster.
+fn aside(
+    view: &View,
+    cluster: &str,
+    subject: &Subject,
+    sees: &(dyn Fn(Option<&str>) -> bool + Sync),
+) -> Option<(Trace, String)> {
+    let Subject::Host(name) = subject else { return None };
+    let host = view.inventory.iter().find(|host| host.name == *name)?;
+    let project = host.spec.as_ref().ok().and_then(|spec| spec.project.as_deref());
+    if !sees(project) {
+        return None;
+    }
+    let spec = match &host.spec {
+        Ok(spec) => spec,
+        Err(why) => return Some((Trace::LeftOut, format!("is in 0 plans: its record is set aside: {why}"))),
+    };
+    let pool = view.pools.iter().find(|pool| pool.is_bare_metal() && pool.inventory_name() == spec.pool);
+    let refusals = pool
+        .and_then(|pool| pool.object.spec.platform.facts().selector)
+        .map(|selector| selector.refusals(&spec.labels))
+        .unwrap_or_default();
+    Some(match (pool, refusals.first()) {
+        (None, _) => {
+            let why = format!(
+                "belongs to pool {}, and cluster {cluster} has 0 pools of servers of that name",
+                spec.pool
+            );
+            (Trace::Elsewhere, why)
+        }
+        (Some(pool), Some(first)) => {
+            let (pool, many) = (pool.name(), refusals.len());
+            let labels = if many == 1 { "label" } else { "labels" };
+            let why =
+                format!("belongs to pool {pool}, whose selector leaves it out by {many} {labels}: {first}");
+            (Trace::LeftOut, why)
+        }
+        (Some(pool), None) => {
+            let why = format!("belongs to pool {}, and 0 plans have counted on it yet", pool.name());
+            (Trace::LeftOut, why)
+        }
+    })
 }
 
 /// What has a name like that of something that is not there.
@@ -255,5 +354,6 @@ fn answered(
         decision_id,
         planner: None,
         history: Vec::new(),
+        trace: Trace::There,
     }
 }

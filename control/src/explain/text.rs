@@ -70,6 +70,7 @@ pub fn describe(decision: &Decision, replay: Option<&str>) -> String {
     }
     section(&mut out, "because", causes(decision));
     section(&mut out, "does", actions(decision));
+    section(&mut out, "also about", also(decision));
     section(
         &mut out,
         "says",
@@ -114,6 +115,26 @@ fn causes(decision: &Decision) -> Vec<String> {
     }
     if let Some(after) = &decision.cause.after {
         lines.push(format!("after decision {after}"));
+    }
+    lines
+}
+
+/// What the actions above do not name, pods of one workload together.
+fn also(decision: &Decision) -> Vec<String> {
+    let also = &decision.also;
+    let mut lines = Vec::new();
+    for (what, names) in [("hosts", &also.hosts), ("nodes", &also.nodes)] {
+        if !names.is_empty() {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            lines.push(format!("{what}: {}", names.join(", ")));
+        }
+    }
+    lines.extend(also.pods.iter().map(|(stem, rests)| match rests.as_slice() {
+        [one] => format!("pod {stem}{one}"),
+        many => format!("{} pods {stem}…: {}", many.len(), many.join(", ")),
+    }));
+    if also.unnamed > 0 {
+        lines.push(format!("and {} more; replay the decision to see them", also.unnamed));
     }
     lines
 }

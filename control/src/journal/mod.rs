@@ -35,14 +35,14 @@ use thiserror::Error;
 pub use compare::{Blame, Change, Comparison, Heading, Side, Subject, compare};
 pub use query::{DecisionFilter, DecisionPage};
 pub use record::{
-    Action, ActionKind, Cause, Decision, DecisionId, Draft, Effect, Evidence, Frame, FrameKind, Outcome,
-    OutcomeState, Told,
+    Action, ActionKind, Also, Cause, Decision, DecisionId, Draft, Effect, Evidence, Frame, FrameKind,
+    Outcome, OutcomeState, Told,
 };
 pub use replay::{Difference, Replay, replay};
 
 /// Decisions whose snapshot is kept.
 pub const REPLAYABLE: u64 = 1_000;
-/// Decisions whose record is kept. At about 1 KiB each they stay under 100 MiB.
+/// Decisions whose record is kept. At about 1 KiB each they stay under 100 MiB; one that names hundreds of pods takes 10 KiB.
 pub const KEPT: u64 = 100_000;
 /// Decisions between two key frames: reading one costs at most two frames, and a change that is not like the
 /// last one pays for itself soon.

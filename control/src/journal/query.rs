@@ -2,6 +2,7 @@
 
 use muster_model::{
     ClusterId, Timestamp,
+    k8s::PodKey,
     store::{List, Revision},
 };
 
@@ -18,6 +19,8 @@ pub struct DecisionFilter {
     pub pool: Option<String>,
     pub host: Option<String>,
     pub node: Option<String>,
+    /// Only decisions that did something for it.
+    pub pod: Option<PodKey>,
     pub outcome: Option<OutcomeState>,
     /// Not before, and before.
     pub since: Option<Timestamp>,
@@ -30,8 +33,16 @@ impl DecisionFilter {
     pub fn wants(&self, decision: &Decision) -> bool {
         let acts = |test: &dyn Fn(&super::Action) -> bool| decision.actions.iter().any(test);
         self.pool.as_ref().is_none_or(|pool| decision.pools.contains(pool))
-            && self.host.as_ref().is_none_or(|host| acts(&|action| action.host.as_ref() == Some(host)))
-            && self.node.as_ref().is_none_or(|node| acts(&|action| action.node.as_ref() == Some(node)))
+            && self.host.as_ref().is_none_or(|host| {
+                acts(&|action| action.host.as_ref() == Some(host)) || decision.also.hosts.contains(host)
+            })
+            && self.node.as_ref().is_none_or(|node| {
+                acts(&|action| action.node.as_ref() == Some(node)) || decision.also.nodes.contains(node)
+            })
+            && self
+                .pod
+                .as_ref()
+                .is_none_or(|pod| acts(&|action| action.pods.contains(pod)) || decision.also.has_pod(pod))
             && self.outcome.is_none_or(|outcome| outcome == decision.outcome.state)
             && self.since.is_none_or(|since| decision.at >= since)
             && self.until.is_none_or(|until| decision.at < until)
@@ -47,6 +58,9 @@ pub struct DecisionPage {
     pub next: Option<u64>,
     /// The moment that the page shows: a watch goes on from there.
     pub revision: Revision,
+    /// How many were looked at for it, and when the oldest of them was made.
+    pub looked: u64,
+    pub back_to: Option<Timestamp>,
 }
 
 impl Journal {
@@ -74,6 +88,7 @@ impl Journal {
         let oldest = head.oldest.max(1);
         let stop = end.saturating_sub(MOST_LOOKED_AT).max(oldest);
         let (mut decisions, mut revision) = (Vec::new(), self.store.revision().await?);
+        let (mut looked, mut back_to) = (0, None);
         while end > stop {
             let start = end.saturating_sub(FETCH).max(stop);
             let (found, at) = self.run(cluster, start, end).await?;
@@ -82,18 +97,20 @@ impl Journal {
                 end = decision.number;
                 let older = filter.since.is_some_and(|since| decision.at < since);
                 if older {
-                    return Ok(DecisionPage { decisions, next: None, revision });
+                    return Ok(DecisionPage { decisions, next: None, revision, looked, back_to });
                 }
+                (looked, back_to) = (looked + 1, Some(decision.at));
                 if filter.wants(&decision) {
                     decisions.push(decision);
                 }
                 if decisions.len() >= limit {
-                    return Ok(DecisionPage { decisions, next: (end > oldest).then_some(end), revision });
+                    let next = (end > oldest).then_some(end);
+                    return Ok(DecisionPage { decisions, next, revision, looked, back_to });
                 }
             }
             end = start.min(end);
         }
-        Ok(DecisionPage { decisions, next: (end > oldest).then_some(end), revision })
+        Ok(DecisionPage { decisions, next: (end > oldest).then_some(end), revision, looked, back_to })
     }
 
     /// Records from `start` up to `end`, in order.

@@ -1,6 +1,9 @@
 //! A decision as it is stored and shown.
 
-use std::fmt;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use muster_model::{ClusterId, Timestamp, k8s::PodKey, store::Revision};
 use serde::{Deserialize, Serialize};
@@ -73,6 +76,9 @@ pub struct Decision {
     /// Actions that are not listed, because there are too many; the snapshot has them.
     #[serde(default)]
     pub more_actions: u32,
+    /// What the lists above leave out, by name.
+    #[serde(default, skip_serializing_if = "Also::is_empty")]
+    pub also: Also,
     /// What was said about pods without a place, and about pools that cannot be planned.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub told: Vec<Told>,
@@ -101,6 +107,7 @@ pub struct Draft {
     pub pools: Vec<String>,
     pub actions: Vec<Action>,
     pub more_actions: u32,
+    pub also: Also,
     pub told: Vec<Told>,
     pub findings: Vec<String>,
     pub outcome: Outcome,
@@ -125,6 +132,7 @@ impl Draft {
             pools: self.pools,
             actions: self.actions,
             more_actions: self.more_actions,
+            also: self.also,
             told: self.told,
             findings: self.findings,
             outcome: self.outcome,
@@ -190,6 +198,48 @@ pub struct Action {
     pub pod_count: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<Evidence>,
+}
+
+/// Names that a decision's lists leave out: whoever asks what was done for a pod has to find it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Also {
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub hosts: BTreeSet<String>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub nodes: BTreeSet<String>,
+    /// By `namespace/` and the name up to its last dash, which the pods of a workload share; then the rest of each name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub pods: BTreeMap<String, Vec<String>>,
+    /// How many more there are; the snapshot has them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unnamed: u32,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+impl Also {
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub fn add_pod(&mut self, pod: &PodKey) {
+        let (stem, rest) = Self::split(pod);
+        self.pods.entry(stem).or_default().push(rest);
+    }
+
+    pub fn has_pod(&self, pod: &PodKey) -> bool {
+        let (stem, rest) = Self::split(pod);
+        self.pods.get(&stem).is_some_and(|rests| rests.contains(&rest))
+    }
+
+    fn split(pod: &PodKey) -> (String, String) {
+        let name = &*pod.name;
+        let (stem, rest) = name.split_at(name.rfind('-').map_or(0, |dash| dash + 1));
+        (format!("{}/{stem}", pod.namespace), rest.to_owned())
+    }
 }
 
 /// The figures that a removal rests on, as they were.
@@ -318,5 +368,24 @@ mod tests {
         for state in OutcomeState::ALL {
             assert_eq!(serde_json::to_string(&state).unwrap(), format!("\"{}\"", state.as_str()));
         }
+    }
+
+    #[test]
+    fn two_thousand_pods_of_some_workloads_are_named_in_a_few_bytes_each() {
+        let mut also = Also::default();
+        let pod = |number: u32| PodKey {
+            namespace: "shop".into(),
+            name: format!("web-{}-7d9f8b6c5-{number:05}", number % 7).into(),
+        };
+        (0..2_000).for_each(|number| also.add_pod(&pod(number)));
+        assert!((0..2_000).all(|number| also.has_pod(&pod(number))));
+        assert!(!also.has_pod(&pod(2_000)));
+        let text = serde_json::to_string(&also).unwrap();
+        assert!(text.len() < 2_000 * 9, "{}", text.len());
+        assert_eq!(serde_json::from_str::<Also>(&text).unwrap(), also);
+        let short = PodKey { namespace: "a".into(), name: "b".into() };
+        assert!(!also.has_pod(&short));
+        also.add_pod(&short);
+        assert!(also.has_pod(&short));
     }
 }

@@ -23,10 +23,10 @@ pub(super) const INTERVAL: Duration = Duration::from_secs(15);
 /// An answer counts for so much longer while the next one is on its way: a server that takes some seconds each time would make a
 /// trigger unknown and known in turns. Within two intervals silence is told all the same.
 const LATE: Duration = Duration::from_secs(5);
-/// How long a look waits for all its triggers together: four times what three quick queries each take, and short enough for
+/// How long a look waits for all its triggers together: more than twice what six quick queries each take, and short enough for
 /// pods that wait to have their host two looks later.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// A question without an answer is dropped: twice what three queries with the default `prometheus.timeout` may take.
+/// A question without an answer is dropped: what six queries with the default `prometheus.timeout` may take.
 const GIVE_UP: Duration = Duration::from_mins(1);
 /// Questions at once: Prometheus answers 20 at a time by default, and a few are left to people.
 const AT_ONCE: usize = 16;

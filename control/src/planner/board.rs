@@ -13,7 +13,10 @@ use muster_model::{ClusterId, Timestamp};
 use serde::Serialize;
 
 use super::Load;
-use crate::journal::DecisionId;
+use crate::{
+    journal::DecisionId,
+    snapshot::{HostInput, PoolInput, STALE_AFTER},
+};
 
 /// How one cluster's planner fares.
 #[derive(Debug, Clone, Serialize)]
@@ -39,7 +42,7 @@ pub struct Live {
     /// When it looks again at the latest.
     pub next_at: Timestamp,
     pub set_aside: Vec<(String, String)>,
-    /// What the cluster asks for; `None` while it is not in sight.
+    /// What the cluster asks for; `None` while it is not in sight, or what is seen of it is old.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load: Option<Load>,
     /// When everything that is seen of the cluster was last known to be current.
@@ -49,11 +52,22 @@ pub struct Live {
     pub view: Option<Arc<View>>,
 }
 
+impl Live {
+    /// What the cluster asks for, if that is still so: a planner that hangs or whose store is away says nothing newer.
+    pub fn load_at(&self, now: Timestamp) -> Option<&Load> {
+        let fresh = self.fresh_at.is_some_and(|at| now.since(at) <= STALE_AFTER);
+        self.load.as_ref().filter(|_| fresh)
+    }
+}
+
 /// The last snapshot and the plan for it.
 #[derive(Debug)]
 pub struct View {
     pub snapshot: Arc<Snapshot>,
     pub plan: Plan,
+    /// The whole inventory and the pools, to say why a host is not in the snapshot.
+    pub inventory: Vec<Arc<HostInput>>,
+    pub pools: Vec<PoolInput>,
 }
 
 /// Counters for metrics; every planner of the process adds to them.

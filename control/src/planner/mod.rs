@@ -28,7 +28,6 @@ pub use board::{Board, Counters, Live, View};
 pub use decide::{Decided, decide, faults};
 pub use load::Load;
 pub use run::{Planning, matters};
-pub(crate) use tell::cut;
 pub use turn::{Did, Planner, Turn};
 
 /// Where the connections to clusters come from.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use muster_engine::{
     Plan, Snapshot,
     down::{Step, step},
-    explain::{Explainer, LONGEST_LINE, Scene},
+    explain::{Explainer, Scene, one_line},
     plan::{Source, Target},
     snapshot::{HostState, Mode, Pool, Trigger},
 };
@@ -19,17 +19,18 @@ use muster_model::{
 use super::Decided;
 use crate::{
     journal::{
-        Action, ActionKind, Cause, Decision, DecisionId, Draft, Evidence, Outcome, OutcomeState, Told,
+        Action, ActionKind, Also, Cause, Decision, DecisionId, Draft, Evidence, Outcome, OutcomeState, Told,
     },
     snapshot::{Built, Inputs},
 };
 
-/// Characters of a query in a sentence.
-const MOST_OF_A_QUERY: usize = 60;
 /// Actions that a record lists; the rest is in its snapshot.
 const MOST_ACTIONS: usize = 40;
 /// Pods that an action names.
 const MOST_PODS: usize = 10;
+/// Hosts, nodes and pods beyond these lists that a record names, so that each of them finds it. Pods of one workload take a
+/// dozen bytes each; 2,000 of the longest names there can be are still a value that every store takes.
+const MOST_NAMES: usize = 2_000;
 /// Kinds of pods without a place that a record explains.
 const MOST_TOLD: usize = 10;
 /// Changes that a cause names.
@@ -53,7 +54,7 @@ pub(super) fn draft(inputs: &Inputs, built: &Built, decided: &Decided, before: &
     pools.dedup();
     let outcome = outcome(inputs.now, decided, &actions);
     let headline = headline(decided, &actions, &pools);
-    actions.truncate(MOST_ACTIONS);
+    let also = shorten(&mut actions);
     Draft {
         cluster_id: inputs.cluster.id,
         cluster_name: inputs.cluster.name.to_string(),
@@ -68,6 +69,7 @@ pub(super) fn draft(inputs: &Inputs, built: &Built, decided: &Decided, before: &
         pools,
         actions,
         more_actions,
+        also,
         told: told(built, plan),
         findings: decided.findings.clone(),
         outcome,
@@ -76,19 +78,29 @@ pub(super) fn draft(inputs: &Inputs, built: &Built, decided: &Decided, before: &
 
 /// What two decisions must differ in to be two: what is done, what is said, and what is wrong.
 pub(super) fn essence(draft: &Draft) -> Vec<String> {
-    of_parts(&draft.actions, draft.more_actions, &draft.told, &draft.findings, draft.unplaced)
+    of_parts(&draft.actions, draft.more_actions, &draft.also, &draft.told, &draft.findings, draft.unplaced)
 }
 
 /// The same of a decision that was read back.
 pub(super) fn essence_of(decision: &Decision) -> Vec<String> {
-    of_parts(&decision.actions, decision.more_actions, &decision.told, &decision.findings, decision.unplaced)
+    let Decision { actions, more_actions, also, told, findings, unplaced, .. } = decision;
+    of_parts(actions, *more_actions, also, told, findings, *unplaced)
 }
 
-fn of_parts(actions: &[Action], more: u32, told: &[Told], findings: &[String], unplaced: u32) -> Vec<String> {
+fn of_parts(
+    actions: &[Action],
+    more: u32,
+    also: &Also,
+    told: &[Told],
+    findings: &[String],
+    unplaced: u32,
+) -> Vec<String> {
     let action = |action: &Action| {
         format!("{:?} {} {:?} {:?} {}", action.kind, action.pool, action.host, action.node, action.advice)
     };
     let mut all: Vec<String> = actions.iter().map(action).collect();
+    all.extend(also.hosts.iter().map(|host| format!("host {host}")));
+    all.extend(also.nodes.iter().map(|node| format!("node {node}")));
     all.extend(told.iter().map(|told| format!("{} {} {}", told.about, told.code, told.count)));
     all.extend(findings.iter().cloned());
     all.push(format!("{unplaced} {more}"));
@@ -141,7 +153,7 @@ fn actions(inputs: &Inputs, snapshot: &Snapshot, decided: &Decided) -> Vec<Actio
             advice: advice(pool),
             because: growth(inputs, snapshot, pool, &here),
             pod_count: count(here.len()),
-            pods: here.into_iter().take(MOST_PODS).collect(),
+            pods: here,
             evidence: None,
         });
     }
@@ -157,11 +169,43 @@ fn actions(inputs: &Inputs, snapshot: &Snapshot, decided: &Decided) -> Vec<Actio
             advice: advice(pool),
             because: removal_reason(snapshot, decided, &removal.node, pool),
             pod_count: count(removal.moves.len()),
-            pods: removal.moves.iter().take(MOST_PODS).map(|step| step.pod.clone()).collect(),
+            pods: removal.moves.iter().map(|step| step.pod.clone()).collect(),
             evidence: evidence(snapshot, decided, &removal.node, pool),
         });
     }
     actions
+}
+
+/// Cuts the lists to what a record shows, and names the rest.
+fn shorten(actions: &mut Vec<Action>) -> Also {
+    let rest = actions.split_off(actions.len().min(MOST_ACTIONS));
+    let pods = actions.iter_mut().flat_map(|action| action.pods.split_off(action.pods.len().min(MOST_PODS)));
+    let mut also = Also::default();
+    let mut room = MOST_NAMES;
+    let mut fits = || {
+        let fits = room > 0;
+        room = room.saturating_sub(1);
+        fits
+    };
+    let mut pods: Vec<PodKey> = pods.collect();
+    for action in rest {
+        pods.extend(action.pods);
+        for (name, names) in [(action.host, &mut also.hosts), (action.node, &mut also.nodes)] {
+            match name {
+                Some(name) if fits() => drop(names.insert(name)),
+                Some(_) => also.unnamed += 1,
+                None => {}
+            }
+        }
+    }
+    for pod in pods {
+        if fits() {
+            also.add_pod(&pod);
+        } else {
+            also.unnamed += 1;
+        }
+    }
+    also
 }
 
 /// Why a node comes: pods, a trigger, a mark, or the size that the pool must have.
@@ -176,9 +220,7 @@ fn growth(inputs: &Inputs, snapshot: &Snapshot, pool: Option<&Pool>, pods: &[Pod
     match step(snapshot, pool) {
         Some(Step::Trigger) => match firing(inputs, pool) {
             Some((trigger, finding)) => {
-                let name = trigger.name.as_deref().unwrap_or(&trigger.metric_query);
-                let name: String = name.chars().take(MOST_OF_A_QUERY).collect();
-                format!("trigger {name} of pool {} asks for growth: {}", pool.name, finding.why)
+                format!("trigger {} of pool {} asks for growth: {}", trigger.title(), pool.name, finding.why)
             }
             None => format!("1 trigger of pool {} asks for growth", pool.name),
         },
@@ -272,7 +314,7 @@ fn headline(decided: &Decided, actions: &[Action], pools: &[String]) -> String {
         0 => text,
         faults => format!("refused, the audit found {faults} faults: {text}"),
     };
-    cut(&text)
+    one_line(&text)
 }
 
 fn first_reason(actions: &[Action]) -> String {
@@ -286,16 +328,6 @@ fn first_reason(actions: &[Action]) -> String {
     }
 }
 
-/// At most one line's length, at a character.
-pub(crate) fn cut(text: &str) -> String {
-    if text.chars().count() <= LONGEST_LINE {
-        return text.to_owned();
-    }
-    let mut short: String = text.chars().take(LONGEST_LINE - 1).collect();
-    short.push('…');
-    short
-}
-
 /// The pods without a place, one line for those that are alike, and the pools that cannot be planned.
 fn told(built: &Built, plan: &Plan) -> Vec<Told> {
     let mut told: Vec<Told> = built
@@ -305,7 +337,7 @@ fn told(built: &Built, plan: &Plan) -> Vec<Told> {
             about: format!("pool/{pool}"),
             count: 1,
             code: "TemplateIncomplete".to_owned(),
-            headline: cut(why),
+            headline: one_line(why),
         })
         .collect();
     if plan.unplaced.is_empty() {

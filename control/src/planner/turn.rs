@@ -261,7 +261,14 @@ impl Planner {
             }
         };
         (self.load, self.fresh_at) = match &observed {
-            Observed::View(view) => (Some(self.tracker.look(&view.objects, now)), Some(view.fresh_at)),
+            Observed::View(view) if now.since(view.fresh_at) <= snapshot::STALE_AFTER => {
+                (Some(self.tracker.look(&view.objects, now)), Some(view.fresh_at))
+            }
+            Observed::View(view) => {
+                // What happens meanwhile has no time: it is watched anew.
+                *self.tracker = Tracker::default();
+                (None, Some(view.fresh_at))
+            }
             Observed::NotConnected => (None, None),
         };
         self.evaluate(&mut gathered, now).await;
@@ -279,8 +286,12 @@ impl Planner {
                 "the audit refuses a plan of ours; nothing acts"
             );
         }
-        self.view =
-            Some(Arc::new(View { snapshot: Arc::clone(&built.snapshot), plan: decided.plan.clone() }));
+        self.view = Some(Arc::new(View {
+            snapshot: Arc::clone(&built.snapshot),
+            plan: decided.plan.clone(),
+            inventory: inputs.hosts.clone(),
+            pools: inputs.pools.clone(),
+        }));
         let change = next_change(now, &built, &decided);
         if anew {
             let (snapshot, decided) = (Arc::clone(&built.snapshot), Arc::clone(&decided));
@@ -537,7 +548,10 @@ impl Planner {
             decision = self.parts.journal.settle(fence, &decision, outcome).await?;
         }
         let view = match self.parts.journal.frame(&decision).await {
-            Ok((snapshot, plan)) => Some(Arc::new(View { snapshot: Arc::new(snapshot), plan })),
+            Ok((snapshot, plan)) => {
+                let snapshot = Arc::new(snapshot);
+                Some(Arc::new(View { snapshot, plan, inventory: Vec::new(), pools: Vec::new() }))
+            }
             Err(_) => None, // only the list of changes since then is missing
         };
         let essence = tell::essence_of(&decision);

@@ -42,6 +42,8 @@ pub use wakes::{Wake, Wakes};
 /// Knowledge of the cluster that is older than this no longer removes anything. Watches confirm themselves
 /// at least once a minute, so that two in a row were missed.
 pub const STALE_AFTER: Duration = Duration::from_mins(2);
+/// The gap of a cluster that nobody gave us a connection to.
+pub(crate) const NOT_CONNECTED: &str = "no connection to the cluster, so that 0 pods are seen";
 /// That an API server is quick again is no news of any object: it is looked at so often meanwhile.
 const SLOW_LOOK: Duration = Duration::from_mins(1);
 
@@ -133,7 +135,7 @@ impl Draft {
 fn observed(inputs: &Inputs, draft: &mut Draft) {
     match &inputs.observed {
         Observed::NotConnected => {
-            draft.gap(Scope::Everything, "no connection to the cluster, so that 0 pods are seen");
+            draft.gap(Scope::Everything, NOT_CONNECTED);
         }
         Observed::View(view) => {
             draft.snapshot.cluster = (*view.objects).clone();

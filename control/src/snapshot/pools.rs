@@ -116,11 +116,9 @@ fn trigger(input: &PoolInput, draft: &mut Draft) -> Option<Trigger> {
                     down = false;
                 }
                 if one.trigger.on_no_data() == OnNoData::Hold {
-                    let name = one.trigger.name.as_deref().unwrap_or(&one.trigger.metric_query);
-                    let name: String = name.chars().take(60).collect();
                     draft.gap(
                         Scope::Pool(input.name().into()),
-                        format!("trigger {name} is not known since {since}: {why}"),
+                        format!("trigger {} is not known since {since}: {why}", one.trigger.title()),
                     );
                 }
             }

@@ -81,7 +81,8 @@ async fn ops_u8_q23_ops_u11_a_node_that_is_gone_still_says_why() {
     assert!(answer.history[0].because.starts_with("remove node b: 0 % of its "), "{:?}", answer.history);
     let nobody = explain(&world).now(world.id, &Subject::Node("zzz".into()), world.now()).await.unwrap();
     fits(&nobody);
-    assert!(nobody.headline.contains("0 decisions mention it"), "{}", nobody.headline);
+    assert!(nobody.headline.contains("decisions did anything for it"), "{}", nobody.headline);
+    assert!(nobody.text.contains("decisions that are kept, back to 2026-11-16T02:"), "{}", nobody.text);
 }
 
 /// Question 24: everything was replaced at one clock time. What led to it is in the record.

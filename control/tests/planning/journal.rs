@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use muster_control::journal::{
-    Cause, Decision, DecisionFilter, Draft, FrameKind, Journal, JournalError, Outcome, OutcomeState, Side,
-    Subject, compare, replay,
+    Also, Cause, Decision, DecisionFilter, Draft, FrameKind, Journal, JournalError, Outcome, OutcomeState,
+    Side, Subject, compare, replay,
 };
 use muster_engine::{Plan, Snapshot};
 use muster_model::{
@@ -34,6 +34,7 @@ fn draft(at: i64, unplaced: u32) -> Draft {
         pools: Vec::new(),
         actions: Vec::new(),
         more_actions: 0,
+        also: Also::default(),
         told: Vec::new(),
         findings: Vec::new(),
         outcome: Outcome { state: OutcomeState::Quiet, at, text: "0 things".into(), effects: Vec::new() },

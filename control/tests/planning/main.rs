@@ -14,5 +14,6 @@ mod pending;
 mod provisioned;
 mod silent;
 mod stuck;
+mod told;
 mod unsynced;
 mod world;

@@ -175,26 +175,70 @@ fn is_kind(text: &str) -> bool {
     words.contains(&text.trim_end_matches('s'))
 }
 
-/// `lead` and `text`; if no number is said in `text`, `numbers` are added, and `text` gives way to them.
+/// `lead` and `text` in one line; if no number is said in it, `numbers` are added, and the rest gives way to them.
 fn with_number(lead: &str, text: &str, numbers: &str) -> String {
+    let said = format!("{lead}{text}");
     if text.contains(|c: char| c.is_ascii_digit()) {
-        return format!("{lead}{text}");
+        return one_line(&said);
     }
-    let around = lead.chars().count() + numbers.chars().count() + " ()".len();
-    let room = LONGEST_LINE.saturating_sub(around);
-    if text.chars().count() <= room {
-        return format!("{lead}{text} ({numbers})");
-    }
-    let cut: String = text.chars().take(room.saturating_sub(1)).collect();
-    format!("{lead}{cut}… ({numbers})")
+    let room = LONGEST_LINE.saturating_sub(numbers.chars().count() + " ()".len());
+    one_line(&format!("{} ({numbers})", within(&said, room)))
 }
 
-/// Cuts a line to the longest length, at a character, with an ellipsis.
-fn one_line(text: &str) -> String {
-    if text.chars().count() <= LONGEST_LINE {
+/// One line of at most the longest length, whatever `text` is: it may have come from a user or another server.
+pub fn one_line(text: &str) -> String {
+    within(text, LONGEST_LINE)
+}
+
+/// At most `room` characters without a break, with an ellipsis for what is left out.
+fn within(text: &str, room: usize) -> String {
+    let plain;
+    let text = if text.contains(breaks) {
+        plain =
+            text.split(breaks).map(str::trim).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");
+        &plain
+    } else {
+        text
+    };
+    if text.chars().count() <= room {
         return text.to_owned();
     }
-    let mut cut: String = text.chars().take(LONGEST_LINE - 1).collect();
+    let mut cut: String = text.chars().take(room.saturating_sub(1)).collect();
     cut.push('…');
     cut
+}
+
+/// Ends a line, or moves where the next character goes.
+fn breaks(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_line_keeps_its_words_and_its_number() {
+        assert_eq!(one_line("sum(\n  queue\r\n) > 5"), "sum( queue ) > 5");
+        assert_eq!(one_line("as  it is"), "as  it is");
+        let long = with_number(&format!("pod {} ", "x".repeat(300)), "waits", "4 cores");
+        assert!(long.ends_with("… (4 cores)") && long.chars().count() == LONGEST_LINE, "{long}");
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_is_one_line_that_fits(
+            lead in any::<String>(),
+            text in "(\\PC|[\\r\\n\\t\u{85}\u{2028}\u{2029}]|.{60}){0,4}",
+            numbers in "[0-9]{1,5} [a-z]{0,30}",
+        ) {
+            for line in [one_line(&text), with_number(&lead, &text, &numbers)] {
+                prop_assert!(line.chars().count() <= LONGEST_LINE, "{line:?}");
+                prop_assert!(!line.contains(breaks) && line.lines().count() <= 1, "{line:?}");
+                prop_assert_eq!(one_line(&line), line.as_str());
+            }
+        }
+    }
 }

@@ -46,6 +46,27 @@ impl Selector {
             && self.match_expressions.iter().all(|requirement| requirement.matches(labels))
     }
 
+    /// What the labels lack, one sentence each; none where they match.
+    pub fn refusals(&self, labels: &Labels) -> Vec<String> {
+        let has = |key: &str| {
+            labels.get(key).map_or_else(|| format!("{key} is not set"), |value| format!("{key} is {value}"))
+        };
+        let unlike = self.match_labels.iter().filter(|(key, value)| labels.get(*key) != Some(*value));
+        let mut refusals: Vec<String> =
+            unlike.map(|(key, value)| format!("label {} and has to be {value}", has(key))).collect();
+        for one in self.match_expressions.iter().filter(|one| !one.matches(labels)) {
+            let values = one.values.join(", ");
+            let wish = match one.operator {
+                SelectorOperator::In => format!("has to be one of {values}"),
+                SelectorOperator::NotIn => format!("has to be none of {values}"),
+                SelectorOperator::Exists => "has to be".to_owned(),
+                SelectorOperator::DoesNotExist => "must not be set".to_owned(),
+            };
+            refusals.push(format!("label {} and {wish}", has(&one.key)));
+        }
+        refusals
+    }
+
     pub(super) fn at(block: &Map<String, Value>, name: &str) -> Option<Self> {
         typed_at(block, name)
     }

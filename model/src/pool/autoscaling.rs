@@ -30,6 +30,8 @@ const MAX_TRIGGERS: usize = 20;
 const MAX_SCHEDULES: usize = 50;
 /// Longest query of a trigger.
 const MAX_QUERY: usize = 4096;
+/// Characters of a query in a sentence.
+const MOST_OF_A_TITLE: usize = 60;
 
 /// As sent; the accessors give the effective values.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -117,6 +119,14 @@ pub struct Trigger {
 }
 
 impl Trigger {
+    /// Its name, or the beginning of its query, in one line.
+    pub fn title(&self) -> String {
+        let name = self.name.as_deref().unwrap_or(&self.metric_query);
+        let words: Vec<&str> = name.split(|c: char| c.is_whitespace() || c.is_control()).collect();
+        let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
+        words.join(" ").chars().take(MOST_OF_A_TITLE).collect()
+    }
+
     /// Up means above the threshold and down below it, unless the trigger says otherwise.
     pub fn comparator(&self) -> Comparator {
         self.comparator.unwrap_or(match self.scale_direction {

@@ -190,7 +190,7 @@ impl Served {
         let switching = hosts::start(settings, &hosts, &registry, with, &clock, candidate, &audit, played)?;
         let mut parts = planner_parts(settings, &registry, connections, played)?;
         parts.lead = Some(Arc::clone(&switching.lead));
-        expose(settings, &metrics, &switching, &parts)?;
+        expose(settings, &metrics, &switching, &parts, &clock)?;
         let desk = page::desk(
             settings,
             &registry,
@@ -344,14 +344,15 @@ fn expose(
     metrics: &Metrics,
     switching: &hosts::Running,
     parts: &Parts,
+    clock: &Arc<dyn Clock>,
 ) -> anyhow::Result<()> {
     metrics.register(Box::new(HostCollector::new(Arc::clone(&switching.host_loop))));
     if settings.parsed("metrics.hosts")? {
         metrics.register_hosts(Box::new(EachHostCollector::new(Arc::clone(&switching.host_loop))));
     }
     metrics.register(Box::new(PlannerCollector::new(Arc::clone(&parts.board))));
-    let board = Arc::clone(&parts.board);
-    metrics.register_text(Box::new(move || collect_seed::text(&board)));
+    let (board, clock) = (Arc::clone(&parts.board), Arc::clone(clock));
+    metrics.register_text(Box::new(move || collect_seed::text(&board, clock.now())));
     Ok(())
 }
 

@@ -22,7 +22,7 @@ fn series(name: &str, values: &[f64]) -> Series {
         at: Timestamp::from_millis(END - (count - 1 - n) * 15_000),
         value: *value,
     });
-    Series { name: name.into(), points: points.collect() }
+    Series { name: name.into(), labels: BTreeMap::new(), points: points.collect() }
 }
 
 fn flat(name: &str, value: f64) -> Series {
@@ -52,12 +52,40 @@ fn windows_follow_the_duration() {
 #[test]
 fn the_longest_windows_are_asked_for_in_larger_steps() {
     for (duration, clear, step) in
-        [("55h", true, 60_000), ("61h", true, 66_000), ("168h", true, 182_000), ("168h", false, 61_000)]
+        [("55h", true, 60_000), ("61h", true, 65_985), ("168h", true, 181_949), ("168h", false, 60_998)]
     {
         let clear = if clear { json!(0.5) } else { json!(null) };
         let window = Window::of(&trigger(json!({ "duration": duration, "clearThreshold": clear })));
         assert_eq!(window.step.millis(), step, "{duration}");
         assert!(window.span.millis() / step < 11_000, "{duration}");
+    }
+}
+
+/// What a server answers that has a sample for every moment.
+fn perfect(window: &Window, value: f64) -> Series {
+    let from = END - i64::try_from(window.span.millis()).unwrap();
+    let step = usize::try_from(window.step.millis()).unwrap();
+    let points =
+        (from..=END).step_by(step).map(|at| Point { at: Timestamp::from_millis(at), value }).collect();
+    Series { name: "a".into(), labels: BTreeMap::new(), points }
+}
+
+#[test]
+fn perfect_samples_are_enough_for_every_duration() {
+    for millis in (500..=120_000).step_by(500).chain([200_001, 3_599_999, 7_201_500]) {
+        for clear in [json!(null), json!(0.5)] {
+            let duration = format!("{millis}ms");
+            let up = trigger(json!({ "duration": duration, "clearThreshold": clear }));
+            let window = Window::of(&up);
+            assert_eq!(fires(&up, vec![perfect(&window, 0.9)]), Ok(true), "{duration} {clear}");
+            assert_eq!(fires(&up, vec![perfect(&window, 0.1)]), Ok(false), "{duration} {clear}");
+            // It held for all of the duration but the first point, and not before.
+            let mut late = perfect(&window, 0.9);
+            let from = END - i64::from(millis);
+            let early = |point: &&mut Point| point.at.millis() < from + 1_000;
+            late.points.iter_mut().filter(early).for_each(|point| point.value = 0.1);
+            assert_eq!(fires(&up, vec![late]), Ok(false), "{duration} {clear}");
+        }
     }
 }
 
@@ -167,6 +195,30 @@ fn a_clear_threshold_keeps_firing_until_it_is_passed() {
     assert_eq!(fires(&up, vec![flat("a", 0.6)]), Ok(false), "never fired");
 }
 
+/// Between the two thresholds all depends on what was before, and nobody knows what a gap hides.
+#[test]
+fn a_gap_in_the_past_neither_holds_nor_keeps_a_clear_threshold() {
+    let up = trigger(json!({ "clearThreshold": 0.5 }));
+    let with = |values: Vec<f64>, missing: std::ops::Range<usize>| {
+        let mut one = series("a", &values);
+        one.points.drain(missing);
+        fires(&up, vec![one])
+    };
+    let past = |high: usize| [vec![0.9; high], vec![0.6; 61 - high]].concat();
+    assert_eq!(with(past(25), 0..0), Ok(true));
+    assert_eq!(with(past(25), 3..6), Ok(true), "a few may be missing, as in the last minutes");
+    // High at both ends of 6 minutes, of which nothing is known in between.
+    let why = with(past(25), 1..24).unwrap_err();
+    assert!(why.contains("of 21 samples over 5m before"), "{why}");
+    // It fired, and may have been cleared since.
+    assert!(with(past(25), 26..40).is_err());
+    // What is known settles it: high for all of the last minutes, or cleared.
+    assert_eq!(with(vec![0.9; 61], 1..24), Ok(true));
+    let mut cleared = past(25);
+    cleared[50] = 0.4;
+    assert_eq!(with(cleared, 1..24), Ok(false));
+}
+
 #[test]
 fn the_sentence_has_the_numbers() {
     let finding = judged(&trigger(json!({})), vec![flat("a", 0.9)]).unwrap();
@@ -197,6 +249,7 @@ fn an_old_sample_of_a_plain_series_is_stale() {
     let times = |age: i64| Answer {
         series: vec![Series {
             name: "a".into(),
+            labels: BTreeMap::new(),
             points: vec![Point { at: Timestamp::from_millis(END), value: (END / 1000 - age) as f64 }],
         }],
         warnings: Vec::new(),

@@ -79,6 +79,7 @@ fn read_filter(query: &mut Query) -> DecisionFilter {
         pool: query.text("pool"),
         host: query.text("host"),
         node: query.text("node"),
+        pod: None,
         outcome,
         since: read_time(query, "since"),
         until: read_time(query, "until"),

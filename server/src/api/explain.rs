@@ -72,13 +72,14 @@ async fn answer(call: &Call, subject: Subject, of: Option<ClusterId>) -> Result<
     }
     let mut best: Option<Explained> = None;
     for cluster in asked {
-        let mut explained = call.app.explain.now(cluster, &subject, call.app.clock.now()).await?;
+        let sees = |project: Option<&str>| call.sees(&call.project_of(project));
+        let mut explained = call.app.explain.now_for(cluster, &subject, call.app.clock.now(), &sees).await?;
         if explained.cluster_name.is_empty() {
             let known = call.app.registry.summary(Kind::Cluster, cluster.uuid());
             explained.cluster_name = known.map(|known| known.name.to_string()).unwrap_or_default();
         }
         // What is there beats what was there, and that beats what nobody knows.
-        let rank = |one: &Explained| (one.answer.is_some(), !one.history.is_empty());
+        let rank = |one: &Explained| (one.trace, !one.history.is_empty());
         if best.as_ref().is_none_or(|best| rank(&explained) > rank(best)) {
             best = Some(explained);
         }

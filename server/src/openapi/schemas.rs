@@ -246,6 +246,11 @@ fn decisions() -> Value {
             "cause": { "type": "object", "properties": { "nudges": list(text.clone()), "changes": list(text.clone()), "after": text } },
             "new_nodes": number, "removals": number, "placed": number, "unplaced": number, "pools": list(text.clone()),
             "actions": list(reference("Action")), "more_actions": number,
+            "also": { "type": "object", "description": "What the lists of actions and their pods leave out.", "properties": {
+                "hosts": list(text.clone()), "nodes": list(text.clone()),
+                "pods": { "type": "object", "additionalProperties": list(text.clone()),
+                    "description": "By namespace/ and the name up to its last dash, the rests of the names." },
+                "unnamed": number } },
             "told": list(json!({ "type": "object", "properties": { "about": text, "count": number, "code": text, "headline": text } })),
             "findings": list(text.clone()),
             "outcome": { "type": "object", "required": ["state", "at", "text"], "properties": {

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    journal::{Action, ActionKind, Cause, Draft, Frame, FrameKind, Outcome, Told},
+    journal::{Action, ActionKind, Also, Cause, Draft, Frame, FrameKind, Outcome, Told},
     planner::decide,
 };
 
@@ -122,6 +122,7 @@ fn with_plan(number: u64, snapshot: Snapshot, plan: Plan) -> Made {
         pools: Vec::new(),
         actions,
         more_actions: 0,
+        also: Also::default(),
         told: told.into_iter().collect(),
         findings: Vec::new(),
         outcome: Outcome { state, at: snapshot.now, text: "things to do".into(), effects: Vec::new() },

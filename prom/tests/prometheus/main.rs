@@ -1,6 +1,8 @@
 //! Against a real Prometheus whose past is written beforehand, so that no test waits for time to pass.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod outages;
+
 use std::{
     fmt::Write as _,
     fs,
@@ -70,31 +72,65 @@ const SHAPES: &[Shape] = &[
     ("outage", |second| (!(-1_920..-120).contains(&second)).then_some(0.9)),
     ("rising", |second| Some(if second >= 15 { 0.9 } else { 0.1 })),
     ("settling", |second| Some(if second < -200 { 0.9 } else { 0.6 })),
+    // Half of the machines stopped telling a while ago, the busy ones.
+    (r#"load{job="node",instance="1"}"#, |_| Some(0.1)),
+    (r#"load{job="node",instance="2"}"#, |second| flat(second, 0.9, -3_600, -700)),
+    (r#"up{job="node",instance="1"}"#, |_| Some(1.0)),
+    (r#"up{job="node",instance="2"}"#, |second| Some(if second > -700 { 0.0 } else { 1.0 })),
+    // They are back, and nobody knows what was meanwhile.
+    (r#"flapping{job="flap",instance="1"}"#, |_| Some(0.1)),
+    (r#"flapping{job="flap",instance="2"}"#, |second| (!(-280..-30).contains(&second)).then_some(0.1)),
+    (r#"up{job="flap",instance="1"}"#, |_| Some(1.0)),
+    (r#"up{job="flap",instance="2"}"#, |second| Some(f64::from(!(-280..-30).contains(&second)))),
+    (r#"whole{job="whole",instance="1"}"#, |_| Some(0.1)),
+    (r#"up{job="whole",instance="1"}"#, |_| Some(1.0)),
+    (r#"pushed{job="batch"}"#, |_| Some(0.1)),
+    (r#"renamed{pool="a"}"#, |second| flat(second, 0.1, -3_600, -400)),
+    (r#"renamed{nodepool="a"}"#, |second| flat(second, 0.1, -400, 1_800)),
 ];
+
+/// How a server is started, beside its past.
+struct Setup<'s> {
+    /// Whom it scrapes. Such a one has no written past: it takes no samples that are older than what it has.
+    scrape: &'s str,
+    arguments: &'s [&'s str],
+    /// Writes what its web configuration needs into the folder and returns its text.
+    web: &'s dyn Fn(&Path) -> String,
+    scheme: &'s str,
+    curl: &'s [&'s str],
+}
+
+impl Default for Setup<'_> {
+    fn default() -> Self {
+        Self { scrape: "", arguments: &[], web: &|_| String::new(), scheme: "http", curl: &[] }
+    }
+}
 
 impl Server {
     async fn start() -> Self {
-        Self::start_with(|_| String::new(), "http", &[]).await
+        Self::start_with(Setup::default()).await
     }
 
-    /// `web` writes the web configuration into the folder and returns its text.
-    async fn start_with(web: impl Fn(&Path) -> String, scheme: &str, curl: &[&str]) -> Self {
+    async fn start_with(setup: Setup<'_>) -> Self {
         // Its port may be taken between looking and binding; then all is tried again.
         for _ in 0..3 {
-            let mut server = Self::launch(&web);
-            if server.ready(scheme, curl).await {
+            let mut server = Self::launch(&setup);
+            if server.ready(setup.scheme, setup.curl).await {
                 return server;
             }
         }
         panic!("prometheus did not come up three times in a row");
     }
 
-    fn launch(web: impl Fn(&Path) -> String) -> Self {
+    fn launch(setup: &Setup<'_>) -> Self {
         let dir = TempDir::new().unwrap();
         let data = dir.path().join("data");
-        write_past(dir.path(), &data);
-        fs::write(dir.path().join("prometheus.yml"), "global: {scrape_interval: 1s}\n").unwrap();
-        fs::write(dir.path().join("web.yml"), web(dir.path())).unwrap();
+        if setup.scrape.is_empty() {
+            write_past(dir.path(), &data);
+        }
+        let config = format!("global: {{scrape_interval: 1s}}\n{}", setup.scrape);
+        fs::write(dir.path().join("prometheus.yml"), config).unwrap();
+        fs::write(dir.path().join("web.yml"), (setup.web)(dir.path())).unwrap();
         let port = free_port();
         let log = fs::File::create(dir.path().join("log")).unwrap();
         let child = Command::new("prometheus")
@@ -102,6 +138,7 @@ impl Server {
             .arg(format!("--web.config.file={}", dir.path().join("web.yml").display()))
             .arg(format!("--storage.tsdb.path={}", data.display()))
             .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+            .args(setup.arguments)
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()
@@ -144,8 +181,12 @@ fn prometheus(settings: Settings) -> Prometheus {
 fn write_past(dir: &Path, data: &Path) {
     let now = now();
     let mut text = String::new();
-    for (name, value) in SHAPES {
-        let metric = name.split('{').next().unwrap();
+    // The samples of one metric have to stand together.
+    let metric = |name: &'static str| name.split('{').next().unwrap();
+    let mut shapes = SHAPES.to_vec();
+    shapes.sort_by_key(|(name, _)| metric(name));
+    for (name, value) in shapes {
+        let metric = metric(name);
         if !text.contains(&format!("# TYPE {metric} ")) {
             writeln!(text, "# TYPE {metric} gauge").unwrap();
         }
@@ -187,8 +228,7 @@ async fn ask(client: &Prometheus, query: &str, extra: Value) -> Known<Finding> {
 async fn bm_7_23_triggers_fire_hold_or_are_unknown_for_the_right_reason() {
     let server = Server::start().await;
     let client = server.client();
-    // (query, settings, what it is: true or false, or words of the reason for unknown)
-    let cases: &[(&str, Value, Result<bool, &str>)] = &[
+    let cases: &[Case<'_>] = &[
         ("steady_high", json!({}), Ok(true)),
         ("steady_low", json!({}), Ok(false)),
         ("steady_low", down(), Ok(true)),
@@ -229,8 +269,15 @@ async fn bm_7_23_triggers_fire_hold_or_are_unknown_for_the_right_reason() {
         ("sum(", json!({}), Err("bad_data")),
         ("名前", json!({}), Err("bad_data")),
     ];
+    check(&client, cases).await;
+}
+
+/// A query, settings, and what it is: true or false, or words of the reason for unknown.
+type Case<'c> = (&'c str, Value, Result<bool, &'c str>);
+
+async fn check(client: &Prometheus, cases: &[Case<'_>]) {
     for (query, extra, expected) in cases {
-        let found = ask(&client, query, extra.clone()).await;
+        let found = ask(client, query, extra.clone()).await;
         match (&found, expected) {
             (Known::Value { value, .. }, Ok(fires)) => {
                 assert_eq!(value.fires, *fires, "{query} {extra}: {value:?}");
@@ -359,7 +406,13 @@ async fn tls_with_a_custom_authority_and_basic_auth() {
          basic_auth_users: {muster: '$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW'}\n"
             .to_owned()
     };
-    let server = Server::start_with(web, "https", &["-u", "muster:U*U"]).await;
+    let server = Server::start_with(Setup {
+        web: &web,
+        scheme: "https",
+        curl: &["-u", "muster:U*U"],
+        ..Setup::default()
+    })
+    .await;
     let password_file = server.dir.path().join("password");
     fs::write(&password_file, "U*U\n").unwrap();
     let trusted = Settings {
