@@ -2,7 +2,9 @@
 
 use muster_model::{
     Clock as _,
-    host::{BlockCause, ConditionType, DriverKind, DriverSpec, Phase, Switch, find_condition, is_true},
+    host::{
+        BlockCause, ConditionType, DriverKind, DriverSpec, OnReset, Phase, Switch, find_condition, is_true,
+    },
     power::{Health, LogEntry, Pin, PowerAction, Warning},
 };
 
@@ -222,8 +224,10 @@ async fn bm_7_10_power_on_without_effect_goes_up_the_ladder() {
     world.until("h1", Phase::Backoff, 600).await;
     let state = world.outside.state();
     let ways: Vec<_> =
-        state.calls.iter().map(|(_, _, driver, order)| (driver.to_string(), order.attempt)).collect();
-    assert_eq!(ways, [("redfish".to_owned(), 0), ("redfish".to_owned(), 1), ("ipmi".to_owned(), 0)]);
+        state.calls.iter().map(|(_, _, driver, order)| (driver.to_string(), order.on)).collect();
+    let way = |driver: &str, on| (driver.to_owned(), on);
+    let (on, force) = (OnReset::On, OnReset::ForceOn);
+    assert_eq!(ways, [way("redfish", on), way("redfish", force), way("ipmi", on)]);
     drop(state);
     assert_eq!(world.intent("h1").await, None);
 }

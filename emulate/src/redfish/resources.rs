@@ -5,8 +5,16 @@ use serde_json::{Value, json};
 use super::{Faults, RedfishBmc, System};
 use crate::Power;
 
-pub(super) const RESET_TYPES: [&str; 7] =
-    ["On", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart", "PowerCycle", "ForceOn"];
+pub(super) const RESET_TYPES: [&str; 8] = [
+    "On",
+    "ForceOff",
+    "GracefulShutdown",
+    "GracefulRestart",
+    "ForceRestart",
+    "PowerCycle",
+    "ForceOn",
+    "PushPowerButton",
+];
 
 pub(super) fn resource(path: &str, kind: &str, name: &str, mut rest: Value) -> Value {
     let fields = rest.as_object_mut().expect("every resource is written as an object");

@@ -134,6 +134,12 @@ pub(super) fn power_requested(mut turn: Turn<'_>) -> Step {
             Some(wait) if turn.no_calls.is_some() => {
                 turn.stay(format!("attempt {} waits: {wait}", attempts + 1))
             }
+            // A refusal leaves time for the readings that a button needs.
+            Some(wait) if !turn.is_overdue() => {
+                turn.ask_probe();
+                turn.look_apart();
+                turn.stay(format!("attempt {} waits: {wait}", attempts + 1))
+            }
             Some(wait) => turn.fail(Rule::Row(21), why.0, &format!("{attempts} attempts, {}; {wait}", why.1)),
         },
         Some(_) => {

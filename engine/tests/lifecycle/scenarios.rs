@@ -115,6 +115,51 @@ fn bm_7_10_accepted_and_ignored_climbs_the_ladder() {
     assert_eq!((world.state.status.failures.len(), world.released), (1, 1));
 }
 
+/// What a BMC does not offer is no attempt: the next way has its turn at once, and the button only as itself.
+#[test]
+fn bm_7_10_ways_that_are_not_offered_are_passed_over() {
+    #[track_caller]
+    fn check(offers: &[OnReset], drivers: usize, expected: &[(usize, OnReset)]) {
+        let mut world = World::idle();
+        world.machine.ignores_on = 99;
+        world.machine.offers = Some(offers.to_vec());
+        world.seen.settings.drivers.truncate(drivers);
+        world.want(Switch::On, "i-1").until(Phase::Backoff, 600);
+        let sent: Vec<_> = world.calls.iter().map(|(_, _, _, call)| *call).collect();
+        let expected: Vec<_> =
+            expected.iter().map(|(driver, reset)| PowerCall::PowerOn { driver: *driver, reset: *reset }).collect();
+        assert_eq!(sent, expected, "{offers:?}");
+        assert_eq!((world.state.status.starts.len(), world.released), (1, 1), "{offers:?}");
+    }
+    use OnReset::{ForceOn, On, PushPowerButton};
+    check(&[On, PushPowerButton], 1, &[(0, On), (0, PushPowerButton), (0, On)]);
+    check(&[On], 1, &[(0, On), (0, On), (0, On)]);
+    check(&[ForceOn], 2, &[(0, ForceOn), (1, On), (0, ForceOn)]);
+    check(&[PushPowerButton], 1, &[(0, PushPowerButton)]);
+}
+
+#[test]
+fn a_bmc_that_knows_the_button_alone_switches_on_and_stands_its_self_test() {
+    let mut world = World::idle();
+    world.machine.offers = Some(vec![OnReset::PushPowerButton]);
+    world.seen.settings.drivers.truncate(1);
+    world.want(Switch::On, "i-1").until(Phase::Serving, 400);
+    assert_eq!((world.calls.len(), world.machine.boots), (1, 1), "{:?}", world.calls);
+
+    let mut world = World::idle();
+    world.seen.settings.drivers.truncate(1);
+    world.machine.offers = Some(Vec::new());
+    for number in 1..=3 {
+        world.want(Switch::On, &format!("i-{number}"));
+        world.run(40_000);
+    }
+    assert_eq!((world.state.phase(), world.calls.len()), (Phase::Quarantined, 0), "{:?}", world.reasons.last());
+    world.machine.offers = Some(vec![OnReset::PushPowerButton]);
+    world.seen.intent = None;
+    world.until(Phase::Idle, 400_000);
+    assert_eq!((world.calls[0].3.as_str(), world.machine.boots), ("power-on", 1), "{:?}", world.calls);
+}
+
 #[test]
 fn bm_7_11_a_hung_boot_is_forced_off_and_replaced() {
     let mut world = World::idle();

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use muster_emulate::redfish::{Faults, Fleet, Layout, RedfishBmc};
 use muster_model::{
     Clock, Duration, Timestamp,
+    host::OnReset,
     power::{
         Accepted, Advice, Bmc, BootOverride, BootTarget, Fault, Leave, Order, Power, PowerAction, PowerError,
         PowerState, Trust,
@@ -23,6 +24,10 @@ use crate::support::{Vault, clock, read_until, redfish, redfish_host, redfish_ho
 
 const ON: Order = Order::first(PowerAction::On);
 const FORCE: Order = Order::first(PowerAction::ForceOff);
+
+const fn on_by(on: OnReset) -> Order {
+    Order { action: PowerAction::On, on }
+}
 
 /// One emulated machine that runs, with its record and a driver.
 struct Lab {
@@ -114,15 +119,11 @@ async fn ops_r10_03_accepted_without_effect_is_not_done() {
         Accepted::Sent { .. }
     ));
     assert_eq!(lab.read().await.unwrap(), PowerState::Off, "accepted is not on");
-    // The next attempts take other reset types.
-    for attempt in 1..3 {
-        let _ = lab
-            .driver
-            .request(&lab.host, Order { action: PowerAction::On, attempt }, &Leave::unlimited())
-            .await
-            .unwrap();
+    // The next attempts ask for other reset types.
+    for on in [OnReset::ForceOn, OnReset::PushPowerButton] {
+        let _ = lab.driver.request(&lab.host, on_by(on), &Leave::unlimited()).await.unwrap();
     }
-    assert_eq!(lab.bmc().counters().resets, ["On", "ForceOn", "ForceOn"]);
+    assert_eq!(lab.bmc().counters().resets, ["On", "ForceOn", "PushPowerButton"]);
 }
 
 #[tokio::test]
@@ -325,7 +326,6 @@ async fn reset_types_come_from_the_bmc() {
     for faults in [
         Faults { action_info: true, ..Faults::default() },
         Faults { task: true, ..Faults::default() },
-        Faults { reset_types: Some(vec!["ForceOn".into(), "ForceOff".into()]), ..Faults::default() },
         Faults { session_limit: Some(0), ..Faults::default() },
     ] {
         let lab = Lab::new().await;
@@ -347,6 +347,37 @@ async fn reset_types_come_from_the_bmc() {
     let error = lab.driver.request(&lab.host, ON, &Leave::unlimited()).await.unwrap_err();
     assert_eq!(error.code(), "POWER_REFUSED", "{error}");
     assert!(error.to_string().contains("power sequencer"), "{error}");
+}
+
+/// The button toggles: it is pressed when it was asked for, and a BMC without the way that was asked for is sent nothing.
+#[tokio::test]
+async fn the_button_is_never_pressed_in_place_of_what_was_asked_for() {
+    let lab = Lab::new().await;
+    let offers = |types: &[&str]| {
+        let types = types.iter().map(ToString::to_string).collect();
+        lab.bmc().set_faults(Faults { reset_types: Some(types), ..Faults::default() });
+    };
+    let ask = async |on| lab.driver.request(&lab.host, on_by(on), &Leave::unlimited()).await;
+    for (offered, on) in [
+        (&["On", "PushPowerButton"][..], OnReset::ForceOn),
+        (&["PushPowerButton"], OnReset::On),
+        (&["PushPowerButton"], OnReset::ForceOn),
+        (&["On", "ForceOn"], OnReset::PushPowerButton),
+    ] {
+        offers(offered);
+        let error = ask(on).await.unwrap_err();
+        assert_eq!((error.code(), error.advice()), ("POWER_UNSUPPORTED", Advice::OtherDriver), "{error}");
+        assert!(error.to_string().contains(&offered.join(", ")), "{error}");
+    }
+    assert!(lab.bmc().counters().resets.is_empty(), "{:?}", lab.bmc().counters());
+    offers(&["PushPowerButton"]);
+    assert!(matches!(ask(OnReset::PushPowerButton).await, Ok(Accepted::Sent { .. })));
+    read_until(&lab.driver, &lab.host, &PowerState::On).await;
+    // The driver looks before it presses, and a machine that is on is left alone.
+    assert_eq!(ask(OnReset::PushPowerButton).await.unwrap(), Accepted::AlreadyThere);
+    assert_eq!(lab.bmc().counters().resets, ["PushPowerButton"]);
+    lab.bmc().systems[0].machine.press_button();
+    assert_eq!(lab.read().await.unwrap(), PowerState::Off, "before a system runs, the button takes the power");
 }
 
 /// A reset that was accepted is under way, whatever becomes of the resource that watches it.
