@@ -26,6 +26,7 @@ pub(super) fn preparing_boot(mut turn: Turn<'_>) -> Step {
         }
         return turn.go(Rule::Row(12), Phase::Idle, None, "the wish was withdrawn with 0 power-ons sent");
     }
+    let another = turn.refused.is_some();
     if let Some((reason, message)) = turn.refused.take() {
         let refused = turn.op.as_mut().map_or(0, |op| {
             op.boots_refused = op.boots_refused.saturating_add(1);
@@ -51,7 +52,7 @@ pub(super) fn preparing_boot(mut turn: Turn<'_>) -> Step {
             &format!("it could not be asked to boot within {limit}"),
         );
     }
-    turn.prepare_boot();
+    turn.prepare_boot(another);
     let ready = turn.op.as_ref().is_some_and(|op| op.boot_set && op.pending.is_none());
     if !ready {
         return turn.stay("waiting for 1 boot device to be set and read back");

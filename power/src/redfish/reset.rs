@@ -28,12 +28,12 @@ impl Conversation<'_> {
         order: Order,
     ) -> Result<Accepted, Fault> {
         let (system, _) = self.system(path, expect).await?;
-        if order.action.interrupts() {
-            prove(&system, expect)?;
-        }
         let state = power_state(&system);
         if order.action.is_met_by(&state) {
             return Ok(Accepted::AlreadyThere);
+        }
+        if order.action.interrupts() {
+            prove(&system, expect)?;
         }
         if let PowerState::Unknown { why } = state {
             return Err(Fault::malformed(
@@ -147,15 +147,12 @@ impl Conversation<'_> {
             202 => self.watch_task(&answer, &asked).await?,
             200..=299 => {}
             400 | 409 | 412 | 503 => {
-                let busy = self.is_busy(&answer) || answer.status == 503;
+                let is_busy = self.is_busy(&answer) || answer.status == 503;
                 let (system, _) = self.system(path, expect).await?;
                 if action.is_met_by(&power_state(&system)) {
                     return Ok(Accepted::AlreadyThere); // some refuse to do what is already done
                 }
-                return Err(match refusal(&asked, &answer) {
-                    Fault::Refused { answer, .. } if busy => Fault::Busy { why: answer },
-                    fault => fault,
-                });
+                return Err(if is_busy { busy(&asked, &answer) } else { refusal(&asked, &answer) });
             }
             500 | 502 | 504 => {
                 let why = refusal(&asked, &answer).to_string();
@@ -166,7 +163,8 @@ impl Conversation<'_> {
         Ok(Accepted::Sent { how: kind.to_owned() })
     }
 
-    fn is_busy(&self, answer: &Answer) -> bool {
+    /// Whether an answer says "not now" rather than "no", as this vendor puts it.
+    pub(super) fn is_busy(&self, answer: &Answer) -> bool {
         let ids = message_ids(answer);
         self.memory.quirks.busy.iter().any(|mark| ids.iter().any(|id| id.ends_with(mark.as_str())))
     }
@@ -188,6 +186,14 @@ impl Conversation<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// What a BMC that is not ready said.
+pub(super) fn busy(asked: &str, answer: &Answer) -> Fault {
+    match refusal(asked, answer) {
+        Fault::Refused { answer, .. } => Fault::Busy { why: answer },
+        fault => fault,
     }
 }
 
