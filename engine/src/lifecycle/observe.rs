@@ -267,6 +267,7 @@ impl Turn<'_> {
             }
             Performed::Ended { op: id, seq, outcome } if is_ours(id, *seq) => {
                 op.pending = None;
+                let is_renewed = op.is_renewed(&pending);
                 match outcome {
                     Outcome::Accepted => {
                         if matches!(pending.call, PowerCall::SetBoot { .. }) {
@@ -274,6 +275,8 @@ impl Turn<'_> {
                         }
                     }
                     Outcome::Unknown => {}
+                    // The first time may have reached it, whatever became of the next.
+                    Outcome::Unsent | Outcome::Refused { .. } if is_renewed => {}
                     Outcome::Unsent => self.note_unsent(&pending),
                     Outcome::Refused { reason, message } => {
                         let never_left = matches!(*reason, "AddressRefused" | "NotUsable" | "NotSupported");
@@ -283,8 +286,7 @@ impl Turn<'_> {
                             first |= self.op.as_ref().is_some_and(|op| op.attempts == 0);
                         }
                         if never_left && pending.call.is_on() && first && !up {
-                            self.status.off_proved_at =
-                                self.op.as_ref().and_then(|op| op.off_proved_before);
+                            self.status.off_proved_at = self.op.as_ref().and_then(|op| op.off_proved_before);
                         }
                         self.refused = Some((reason, message.clone()));
                     }
@@ -326,6 +328,7 @@ impl Turn<'_> {
     fn take_back(&mut self, call: &PendingEffect, why: &str) {
         let Some(op) = self.op.as_mut() else { return };
         match call.call {
+            PowerCall::GracefulOff { .. } if op.is_renewed(call) => {}
             PowerCall::GracefulOff { .. } => op.asked_off_at = None,
             PowerCall::ForceOff { .. } => op.force_offs = op.force_offs.saturating_sub(1),
             PowerCall::PowerCycle { .. } => {

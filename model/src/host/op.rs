@@ -221,6 +221,12 @@ impl HostOp {
             pending: None,
         }
     }
+
+    /// Whether this asks again for a shutdown that was asked for before.
+    pub fn is_renewed(&self, call: &PendingEffect) -> bool {
+        let again = self.asked_off_at.is_some_and(|asked| asked < call.at);
+        again && matches!(call.call, PowerCall::GracefulOff { .. })
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
