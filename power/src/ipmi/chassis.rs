@@ -231,8 +231,8 @@ impl Chassis<'_> {
         match self.session.command(&command(APPLICATION, 0x37, &[]), Repeat::Yes).await {
             Ok(answer) => Ok(answer.get(..16).map_or(Guid::NotSaid, |bytes| {
                 let hex = hex::encode(bytes);
-                let [a, b, c, d, e] = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
-                let uuid = format!("{a}-{b}-{c}-{d}-{e}");
+                let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
+                let uuid = parts.join("-");
                 if given_uuid(&uuid).is_some() { Guid::Said(uuid) } else { Guid::NotSaid }
             })),
             Err(Trouble::Code(code)) => match completion("its UUID", code, self.credential) {
