@@ -64,6 +64,8 @@ pub struct Faults {
     pub refuse_proof: bool,
     /// Every command is answered with this completion code.
     pub completion: Option<u8>,
+    /// The question for the machine's UUID is answered with this completion code.
+    pub guid_completion: Option<u8>,
     /// "on" or "off": what is said about power, whatever is true.
     pub say_power: Option<String>,
     /// Control is accepted and nothing happens.
@@ -74,6 +76,8 @@ pub struct Faults {
     pub ignore_acpi: bool,
     /// Boot devices are accepted and forgotten.
     pub ignore_boot: bool,
+    /// The flags of a boot device never say that they are valid.
+    pub never_valid: bool,
     /// The flags of a boot device say UEFI, whatever was written.
     pub always_uefi: bool,
     /// The cipher suites that are refused.

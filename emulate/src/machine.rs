@@ -177,9 +177,14 @@ impl Machine {
         }
     }
 
-    /// What a finger on the button does.
+    /// What a finger on the button does: it toggles. Only an operating system makes a shutdown of it; before that one
+    /// runs, the power goes.
     pub fn press_button(self: &Arc<Self>) {
-        if self.power() == Power::Off { self.switch_on() } else { self.shut_down() }
+        match self.look() {
+            Seen { power: Power::Off, .. } => self.switch_on(),
+            Seen { running: true, .. } => self.shut_down(),
+            Seen { .. } => self.cut(),
+        }
     }
 
     /// Waits until `wanted` holds.

@@ -28,7 +28,7 @@ use std::{collections::BTreeSet, fmt};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::{Known, Timestamp};
+use crate::{Known, Timestamp, host::OnReset};
 
 pub use crate::Secret;
 pub use bmc::{
@@ -219,17 +219,18 @@ pub struct Reading {
     pub warnings: Vec<Warning>,
 }
 
-/// A request with the number of times that it was tried before in the same operation.
+/// What is asked of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Order {
     pub action: PowerAction,
-    /// 0 at first. A driver that knows several ways (On, then `ForceOn`, …) takes the next one each time.
-    pub attempt: u32,
+    /// How [`PowerAction::On`] is asked for. A driver that has several ways takes this one or refuses with
+    /// [`Fault::Unsupported`]: what was announced decides whether it may be repeated.
+    pub on: OnReset,
 }
 
 impl Order {
     pub const fn first(action: PowerAction) -> Self {
-        Self { action, attempt: 0 }
+        Self { action, on: OnReset::On }
     }
 }
 

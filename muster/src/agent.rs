@@ -1,8 +1,10 @@
 //! `muster agent`: runs on a host without a BMC, says that the host is up, and powers it off when it is told to.
 //!
 //! It asks and is never asked: it opens no port. An order is a token that is signed with the host's own key, for this
-//! boot, valid for a minute, and taken once. Before it powers off it says so and waits for the answer: without that
-//! nobody could know that the host is off, so without that it stays on.
+//! boot, valid for a minute, and taken once. Before it powers off it says that it has taken the order and waits for the
+//! answer: without that nobody could know that the host is off, so without that it stays on. It says goodbye only when the
+//! command that powers off has succeeded, and once more when it is ended itself. One that lives on for a while after that
+//! says hello again: its host did not go off, and a hello takes the goodbye back.
 
 use std::{
     fs,
@@ -16,6 +18,7 @@ use muster_model::{Clock, Duration, Timestamp, power::Mac, power::Secret};
 use muster_power::agent::{Distrust, Guard, HelloAnswer, Token};
 use reqwest::{StatusCode, Url};
 use serde::{Serialize, de::DeserializeOwned};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{clock::SystemClock, logs, output};
 
@@ -24,6 +27,13 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const NETWORK: &str = "/sys/class/net";
 /// A server that is there answers at once; a dead one must not cost the next hello.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// A system that goes off ends its programs within a second or two. One that has not after two hellos, at most this, may
+/// hang; it is heard again before its silence could count (forty seconds).
+const STILL_HERE: Duration = Duration::from_secs(20);
+/// How long it tries to say goodbye: a system waits ninety seconds for a program that it ends, and somebody else leads
+/// after fifteen.
+const GOODBYE: Duration = Duration::from_secs(30);
+const GOODBYE_AGAIN: Duration = Duration::from_secs(1);
 /// Longest answer: a token takes a few hundred bytes.
 const MAX_ANSWER: usize = 64 * 1024;
 
@@ -66,26 +76,26 @@ pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         Some(id) => id.clone(),
         None => fs::read_to_string(BOOT_ID).with_context(|| format!("{BOOT_ID} cannot be read"))?,
     };
-    let agent = Agent {
-        guard: Guard::new(key, &args.host, boot_id.trim()),
-        http: client(args.ca_file.as_deref())?,
-        servers: args.server.clone(),
-        host: args.host.clone(),
-        macs: macs(Path::new(NETWORK)),
-        clock: SystemClock::new(),
-        first: 0,
-    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(agent.run(args.every))?;
-    if args.dry_run {
-        output::line("power-off token taken; --dry-run leaves the host on");
-        return Ok(ExitCode::SUCCESS);
-    }
-    power_off(&args.power_off)
+    runtime.block_on(async {
+        let agent = Agent {
+            guard: Guard::new(key, &args.host, boot_id.trim()),
+            http: client(args.ca_file.as_deref())?,
+            servers: args.server.clone(),
+            host: args.host.clone(),
+            macs: macs(Path::new(NETWORK)),
+            clock: SystemClock::new(),
+            first: 0,
+            end: signal(SignalKind::terminate()).context("the signal that ends it cannot be listened to")?,
+            leaves: None,
+        };
+        agent.run(args.every, (!args.dry_run).then_some(args.power_off.as_str())).await
+    })?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Runs the command that powers off; it is this machine's own business how.
-fn power_off(command: &str) -> anyhow::Result<ExitCode> {
+fn power_off(command: &str) -> anyhow::Result<()> {
     let mut words = command.split_whitespace();
     let program = words.next().context("--power-off names no command")?;
     let status = std::process::Command::new(program)
@@ -95,7 +105,7 @@ fn power_off(command: &str) -> anyhow::Result<ExitCode> {
     if !status.success() {
         bail!("{command} ended with {status}; the host stays on");
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// The key, from a file that only its owner reads.
@@ -151,11 +161,16 @@ struct Agent {
     clock: SystemClock,
     /// The server that answered last.
     first: usize,
+    /// Whoever ends this program; a system that goes off does.
+    end: Signal,
+    /// The order that the machine goes down with, once its command has succeeded.
+    leaves: Option<Token>,
 }
 
 impl Agent {
-    /// Says hello until a token was taken and the server knows it.
-    async fn run(mut self, every: Duration) -> anyhow::Result<()> {
+    /// Says hello until it is ended, and powers the host off in between when it is told to. Without a command it only takes
+    /// one order.
+    async fn run(mut self, every: Duration, command: Option<&str>) -> anyhow::Result<()> {
         tracing::info!(host = self.host, servers = self.servers.len(), "the agent says hello");
         let mut accepted: Option<Token> = None;
         let mut was_heard = None;
@@ -164,9 +179,20 @@ impl Agent {
             accepted = accepted.filter(|token| now <= token.expires);
             if let Some(token) = &accepted {
                 let taken = self.guard.taken(token, now);
-                match self.post::<_, serde_json::Value>("taken", &taken).await {
-                    Ok(_) => return Ok(()),
-                    Err(error) => {
+                match (self.post::<_, serde_json::Value>("taken", &taken).await, command) {
+                    (Ok(_), None) => {
+                        output::line("power-off token taken; --dry-run leaves the host on");
+                        return Ok(());
+                    }
+                    (Ok(_), Some(command)) => {
+                        if let Some(token) = accepted.take()
+                            && self.leave(token, command, every).await
+                        {
+                            return Ok(());
+                        }
+                        continue; // at once: it is still here
+                    }
+                    (Err(error), _) => {
                         tracing::warn!(%error, "the order could not be confirmed; the host stays on");
                     }
                 }
@@ -187,7 +213,65 @@ impl Agent {
                     }
                 }
             }
-            self.clock.sleep(every).await;
+            if self.is_ended_within(every).await {
+                self.say_goodbye().await;
+                return Ok(());
+            }
+        }
+    }
+
+    /// Powers the host off and says goodbye. Whether the host really goes: this program is ended with it.
+    async fn leave(&mut self, token: Token, command: &str, every: Duration) -> bool {
+        tracing::info!(token = token.nonce, command, "powering off");
+        let command = command.to_owned();
+        match tokio::task::spawn_blocking(move || power_off(&command)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::error!(error = format!("{error:#}"), "the host could not be powered off");
+                return false;
+            }
+            Err(broken) => {
+                tracing::error!(error = %broken, "the host could not be powered off");
+                return false;
+            }
+        }
+        self.leaves = Some(token);
+        self.say_goodbye().await;
+        if self.is_ended_within(STILL_HERE.min(every.saturating_add(every))).await {
+            self.say_goodbye().await;
+            return true;
+        }
+        tracing::warn!("the host was told to power off and is still here; the agent says hello again");
+        false
+    }
+
+    /// Says that the host goes off, if it does, until somebody has heard it.
+    async fn say_goodbye(&mut self) {
+        let Some(token) = self.leaves.clone() else { return };
+        let until = self.clock.monotonic().saturating_add(GOODBYE);
+        loop {
+            let goodbye = self.guard.goodbye(&token, self.clock.now());
+            match self.post::<_, serde_json::Value>("taken", &goodbye).await {
+                Ok(_) => {
+                    output::line("goodbye said; the host goes off");
+                    return;
+                }
+                Err(error) => tracing::warn!(%error, "nobody hears the goodbye"),
+            }
+            if self.clock.monotonic() >= until {
+                tracing::error!("nobody heard the goodbye, so nobody will know that the host is off");
+                return;
+            }
+            self.clock.sleep(GOODBYE_AGAIN).await;
+        }
+    }
+
+    /// Waits for so long at most.
+    async fn is_ended_within(&mut self, length: Duration) -> bool {
+        tokio::select! {
+            biased;
+            ended = self.end.recv() => ended.is_some(),
+            () = self.clock.sleep(length) => false,
         }
     }
 

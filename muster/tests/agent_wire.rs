@@ -35,14 +35,23 @@ impl Drop for Agent {
 }
 
 impl Agent {
-    /// `servers` in the order in which they are asked.
+    /// `servers` in the order in which they are asked. Its machine goes off as real ones do: the command returns, and a
+    /// moment later whatever runs is ended.
     fn start(servers: &[&str], directory: &Path, key: &str, boot: &str) -> Self {
+        let script = directory.join("off.sh");
+        std::fs::write(&script, "(sleep 1; kill -TERM $PPID) >/dev/null 2>&1 &\n").unwrap();
+        let command = format!("sh {}", script.display());
+        Self::start_with(servers, directory, key, boot, &["--power-off", &command])
+    }
+
+    fn start_with(servers: &[&str], directory: &Path, key: &str, boot: &str, more: &[&str]) -> Self {
         use std::os::unix::fs::PermissionsExt as _;
         let file = directory.join("agent.key");
         std::fs::write(&file, key).unwrap();
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_muster"));
-        command.args(["agent", "--host", "edge-1", "--dry-run", "--every", "300ms", "--boot-id", boot]);
+        command.args(["agent", "--host", "edge-1", "--every", "300ms", "--boot-id", boot]);
+        command.args(more);
         command.arg("--key-file").arg(&file);
         for server in servers {
             command.args(["--server", server]);
@@ -88,6 +97,21 @@ fn captured(listener: &UdpSocket) {
     }
 }
 
+/// A host that is woken by packets to `port` and has an agent.
+async fn register(user: &Caller, port: u16) {
+    let credential = json!({ "name": "edge-1-key", "spec": { "kind": "agent", "password": KEY } });
+    user.post("/api/v1/credentials", &credential).await.expect(201);
+    let host = json!({ "name": "edge-1", "spec": {
+        "powerInterface": "wol", "macAddress": "02:00:00:00:00:0a", "pool": "edge",
+        "deadlines": { "bootDeadline": "5h", "enrolDeadline": "5h" },
+        "drivers": [
+            { "kind": "wol", "settings": { "broadcast": "127.0.0.1", "port": port.to_string() } },
+            { "kind": "agent", "credentials": "edge-1-key" },
+        ],
+    } });
+    user.post("/api/v1/hosts", &host).await.expect(201);
+}
+
 /// Off by a token, on by a packet; a token of an earlier boot, a stranger and a replay change nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn bm_7_24_a_host_without_a_bmc_is_woken_by_packet_and_stood_down_by_its_agent() {
@@ -98,18 +122,7 @@ async fn bm_7_24_a_host_without_a_bmc_is_woken_by_packet_and_stood_down_by_its_a
     let follower_directory = tempfile::tempdir().unwrap();
     let follower = Server::start(follower_directory.path(), &["--set", "lead=false"]);
     let user = World::new(&server.base, "embedded").named(USER);
-    let credential = json!({ "name": "edge-1-key", "spec": { "kind": "agent", "password": KEY } });
-    user.post("/api/v1/credentials", &credential).await.expect(201);
-    let port = listener.local_addr().unwrap().port().to_string();
-    let host = json!({ "name": "edge-1", "spec": {
-        "powerInterface": "wol", "macAddress": "02:00:00:00:00:0a", "pool": "edge",
-        "deadlines": { "bootDeadline": "5h", "enrolDeadline": "5h" },
-        "drivers": [
-            { "kind": "wol", "settings": { "broadcast": "127.0.0.1", "port": port } },
-            { "kind": "agent", "credentials": "edge-1-key" },
-        ],
-    } });
-    user.post("/api/v1/hosts", &host).await.expect(201);
+    register(&user, listener.local_addr().unwrap().port()).await;
     // Nobody is heard for long enough: it is at rest.
     phase(&user, &["idle"]).await;
 
@@ -121,10 +134,38 @@ async fn bm_7_24_a_host_without_a_bmc_is_woken_by_packet_and_stood_down_by_its_a
 
     power(&user, "off").await;
     let said = tokio::task::spawn_blocking(move || agent.ended()).await.unwrap();
-    assert!(said.contains("token taken"), "{said}");
+    assert!(said.contains("goodbye said"), "{said}");
     phase(&user, &["idle"]).await;
     let events = user.get("/api/v1/hosts/edge-1/events").await.expect(200).body.to_string();
     assert!(!events.contains(KEY) && !events.contains("CannotForceOff"), "{events}");
+}
+
+/// A host whose command fails, whose agent only tries, or that stays although its agent said goodbye, is on.
+#[tokio::test(flavor = "multi_thread")]
+async fn bm_7_25_a_host_that_did_not_go_off_is_never_called_off() {
+    for (command, ends) in
+        [(&["--power-off", "false"][..], false), (&["--dry-run"], true), (&["--power-off", "true"], false)]
+    {
+        let listener = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+        listener.set_read_timeout(Some(std::time::Duration::from_mins(2))).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let server = Server::start(directory.path(), &["--bmc-allow", "127.0.0.0/8", "--set", FACTOR]);
+        let user = World::new(&server.base, "embedded").named(USER);
+        register(&user, listener.local_addr().unwrap().port()).await;
+        phase(&user, &["idle"]).await;
+        power(&user, "on").await;
+        captured(&listener);
+        let mut agent = Agent::start_with(&[&server.base], directory.path(), KEY, "boot-1", command);
+        phase(&user, &["powered", "booting"]).await;
+        power(&user, "off").await;
+        if ends {
+            let said = tokio::task::spawn_blocking(move || agent.ended()).await.unwrap();
+            assert!(said.contains("token taken"), "{said}");
+        }
+        // It is told so until the time for it is over, and nobody claims that it is off.
+        let host = phase(&user, &["backoff", "idle", "quarantined"]).await;
+        assert_eq!(host["status"]["phase"], "backoff", "{command:?}: {host}");
+    }
 }
 
 /// What is not signed with the host's key is refused, and says nothing about which hosts there are.

@@ -3,8 +3,9 @@
 //! The agent asks, the control plane answers: it sends a signed [`Hello`] every few seconds and finds a
 //! [`Token`] in the answer when it shall power off. A token is for one host, one boot, one time and a short
 //! while. So a token that is replayed, arrives late, or meets the machine after its next boot does nothing.
-//! Before it powers off, the agent says so ([`Taken`]): that, and the silence after it, is how a machine without a
-//! BMC is known to be off. Silence alone is not "off": it is unknown.
+//! The agent answers it twice ([`Taken`]): that it has taken it, before it does anything, and goodbye, once the machine is
+//! really on its way down. The goodbye, and the silence after it, is how a machine without a BMC is known to be off. Silence
+//! alone is not "off": it is unknown. A hello of the same boot takes a goodbye back.
 
 use std::{
     collections::BTreeMap,
@@ -29,6 +30,8 @@ pub const HELLO_EVERY: Duration = Duration::from_secs(10);
 const ALIVE_FOR: Duration = Duration::from_secs(30);
 /// How long a token is valid: three hellos and the clocks' difference.
 const TOKEN_LIFE: Duration = Duration::from_secs(60);
+/// How long after its token an agent may say goodbye: programs that end with a machine may hold it up.
+const GOODBYE_WITHIN: Duration = Duration::from_mins(15);
 
 /// An agent's sign of life.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,11 +65,14 @@ pub struct Token {
     pub signature: String,
 }
 
-/// The agent's last word: it has taken this token and powers off.
+/// What became of a token: the agent has taken it, and later that the machine goes down with it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Taken {
     pub token: Token,
+    /// The command that powers off has succeeded. Nothing else counts as a sign that the machine goes off.
+    #[serde(default)]
+    pub goodbye: bool,
     pub nonce: String,
     pub sent: Timestamp,
     pub signature: String,
@@ -123,15 +129,16 @@ impl Distrust {
 }
 
 impl Taken {
-    fn new(key: &Secret, token: Token, now: Timestamp) -> Self {
-        let mut taken = Self { token, nonce: sign::nonce(), sent: now, signature: String::new() };
+    fn new(key: &Secret, token: Token, goodbye: bool, now: Timestamp) -> Self {
+        let mut taken = Self { token, goodbye, nonce: sign::nonce(), sent: now, signature: String::new() };
         taken.signature = sign::sign(key, &taken.parts().each_ref().map(String::as_str));
         taken
     }
 
     fn parts(&self) -> [String; 4] {
         let token = self.token.parts().join("\n");
-        ["taken".into(), token, self.nonce.clone(), self.sent.millis().to_string()]
+        let what = if self.goodbye { "goodbye" } else { "taken" };
+        [what.into(), token, self.nonce.clone(), self.sent.millis().to_string()]
     }
 }
 
@@ -179,9 +186,14 @@ impl Guard {
         Hello::new(&self.key, &self.host, &self.boot_id, macs, now)
     }
 
-    /// The last word about a token that was accepted.
+    /// Says that a token was accepted. Nothing was done with it yet.
     pub fn taken(&self, token: &Token, now: Timestamp) -> Taken {
-        Taken::new(&self.key, token.clone(), now)
+        Taken::new(&self.key, token.clone(), false, now)
+    }
+
+    /// The last word: the machine goes down with this token.
+    pub fn goodbye(&self, token: &Token, now: Timestamp) -> Taken {
+        Taken::new(&self.key, token.clone(), true, now)
     }
 
     /// `Ok` at most once per token: the machine may be powered off.
@@ -288,7 +300,7 @@ impl AgentHub {
         Ok(HelloAnswer { power_off })
     }
 
-    /// Takes an agent's last word. It is believed of a token that was ours, also of one that an earlier leader made.
+    /// Takes an agent's word about a token. It is believed of a token that was ours, also of one that an earlier leader made.
     pub fn taken(&self, taken: &Taken, key: &Secret) -> Result<(), Distrust> {
         let now = self.clock.now();
         let is_signed = |parts: &[String], signature: &str| {
@@ -301,7 +313,8 @@ impl AgentHub {
             return Err(Distrust::Signature);
         }
         let fresh_until = taken.sent.saturating_add(CLOCK_SKEW);
-        let token_until = taken.token.expires.saturating_add(CLOCK_SKEW);
+        let late = if taken.goodbye { GOODBYE_WITHIN } else { CLOCK_SKEW };
+        let token_until = taken.token.expires.saturating_add(late);
         if now > fresh_until || now > token_until || taken.sent > now.saturating_add(CLOCK_SKEW) {
             return Err(Distrust::Stale);
         }

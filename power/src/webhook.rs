@@ -4,7 +4,10 @@
 //! (see [`crate::sign`]). The receiver checks the signature, refuses what has expired and nonces that it has
 //! seen, and answers 2xx when it accepted, `{"power": "on" | "off"}` to the action `read`.
 
-use std::sync::Arc;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use async_trait::async_trait;
 use muster_model::{
@@ -24,6 +27,7 @@ use crate::{
     address::{AddressRules, Path, Scheme},
     http::{Answer, Limits, Wire},
     sign::{self, CLOCK_SKEW, Seen},
+    slots::Account,
 };
 
 /// How long a request is valid. It covers the time limit of one call and the clocks' difference.
@@ -77,6 +81,8 @@ pub struct Webhook {
     credentials: Arc<dyn Credentials>,
     clock: Arc<dyn Clock>,
     limits: Limits,
+    /// Accounts that were refused, by where: they are not tried again.
+    refused: Arc<Mutex<BTreeMap<String, Account>>>,
 }
 
 impl Webhook {
@@ -86,7 +92,7 @@ impl Webhook {
         clock: Arc<dyn Clock>,
         limits: Limits,
     ) -> Self {
-        Self { rules, credentials, clock, limits }
+        Self { rules, credentials, clock, limits, refused: Arc::default() }
     }
 
     async fn call(
@@ -105,6 +111,10 @@ impl Webhook {
             .as_deref()
             .ok_or_else(|| Fault::NoCredential { why: "the host's record names no credential".into() })?;
         let credential = self.credentials.credential(name).await.map_err(Fault::from)?;
+        let account = Account { credential: name.to_owned(), version: credential.version.clone() };
+        if self.refused().get(url) == Some(&account) {
+            return Err(Fault::Denied { credential: name.to_owned() });
+        }
         let issued = self.clock.now();
         let call = Call {
             host: bmc.host.clone(),
@@ -136,7 +146,10 @@ impl Webhook {
         };
         match answer.status {
             200..=299 => Ok((answer, warnings)),
-            401 | 403 => Err(Fault::Denied { credential: name.to_owned() }),
+            401 | 403 => {
+                self.refused().insert(url.clone(), account);
+                Err(Fault::Denied { credential: name.to_owned() })
+            }
             404 | 405 | 501 => Err(Fault::unsupported(action, DriverKind::Webhook)),
             429 | 503 => Err(Fault::Busy { why: format!("HTTP {}", answer.status) }),
             500..=599 if action != "read" => {
@@ -145,6 +158,12 @@ impl Webhook {
             }
             status => Err(Fault::Refused { asked: action.to_owned(), answer: format!("HTTP {status}") }),
         }
+    }
+}
+
+impl Webhook {
+    fn refused(&self) -> MutexGuard<'_, BTreeMap<String, Account>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -187,6 +206,10 @@ impl Power for Webhook {
         let state = self.read(bmc).await?.state;
         if order.action.is_met_by(&state) {
             return Ok(Accepted::AlreadyThere);
+        }
+        if let PowerState::Unknown { why } = state {
+            let why = format!("{why}; nothing is switched on a guess");
+            return Err(PowerError::new(bmc, Fault::malformed("its power state", why)));
         }
         let action = order.action.to_string();
         self.call(bmc, &action, Some(leave)).await.map_err(|fault| PowerError::new(bmc, fault))?;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use muster_engine::{
-    lifecycle::{AgentView, BootProgress, Goodbye},
+    lifecycle::{AgentView, BootProgress, Goodbye, Hello},
     snapshot::DrainPolicy,
 };
 use muster_model::{
@@ -357,8 +357,13 @@ impl Around for Facts {
     /// Which operation a goodbye belongs to is for the turn to say: it knows when it asked.
     fn agent(&self, host: &str) -> AgentView {
         let mut view = self.agents.view(host);
-        let stored = self.read().goodbyes.get(host).map(|one| Goodbye { op: String::new(), at: one.at });
-        view.goodbye = view.goodbye.or(stored);
+        let read = self.read();
+        let stored = read.goodbyes.get(host).filter(|one| {
+            // An order that was taken is no goodbye, and who is heard again in the same boot is still there.
+            let again = |hello: &Hello| hello.boot_id == one.boot_id && hello.at > one.at;
+            one.left && !view.hello.as_ref().is_some_and(again)
+        });
+        view.goodbye = view.goodbye.or_else(|| stored.map(|one| Goodbye { op: String::new(), at: one.at }));
         view
     }
 

@@ -236,6 +236,7 @@ pub(super) fn class(error: &PowerError) -> TroubleClass {
         | Fault::Refused { .. }
         | Fault::BootIgnored { .. }
         | Fault::AmbiguousSystem { .. }
+        | Fault::Unidentified { .. }
         | Fault::OutcomeUnknown { .. }
         | Fault::Invalid { .. } => TroubleClass::Unreachable,
     }
@@ -272,6 +273,7 @@ const fn reason(fault: &Fault) -> &'static str {
         | Fault::Unreachable { .. }
         | Fault::Malformed { .. }
         | Fault::Busy { .. }
+        | Fault::Unidentified { .. }
         | Fault::OutcomeUnknown { .. } => "Refused",
     }
 }

@@ -1,6 +1,6 @@
 //! Doing what a step asked for, once its state is stored.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use muster_engine::lifecycle::{Effect, EffectKind, Outcome, Performed, Step, TroubleClass, driver_for};
 use muster_model::{
@@ -12,7 +12,7 @@ use muster_model::{
     observe::{
         About, ActError, Acted, ClusterPort, NodeAction, Note, OFF_TAINT, OUT_OF_SERVICE_TAINT, STARTUP_TAINT,
     },
-    power::{Bmc, BootOverride, Fault, Order, Power as PowerPort, PowerError},
+    power::{Bmc, BootOverride, DriverKind, Fault, Order, Power as PowerPort, PowerError},
 };
 
 use super::{
@@ -214,6 +214,16 @@ enum What {
     RestartBmc,
 }
 
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Boot(_) => f.write_str("the boot setting"),
+            Self::Order(order) => write!(f, "power {}", order.action),
+            Self::RestartBmc => f.write_str("a restart of the BMC"),
+        }
+    }
+}
+
 /// Why nothing goes to a driver.
 enum NotSent {
     Refused(Outcome),
@@ -254,24 +264,50 @@ async fn send(
 ) -> Result<(), PowerError> {
     let clock = &scene.shared.clock;
     let limit = Duration::from_millis(scene.limits.call.millis().saturating_mul(REQUESTS));
-    let (leave, _waiting) = leave::of(scene).for_one_call();
-    match what {
-        What::Boot(boot) => {
-            let kept = limited(clock, limit, bmc, driver.set_boot(bmc, boot.clone(), &leave)).await?;
-            if boot.once && !kept.once {
-                tracing::warn!(host = %scene.name, driver = %driver.driver(), "a boot device for one boot was set for every boot");
-                memo.remark =
-                    Some("its BMC keeps the boot device for every boot; it was set for one".to_owned());
+    let (leave, waiting) = leave::of(scene).for_one_call();
+    let call = async {
+        match what {
+            What::Boot(boot) => {
+                let kept = driver.set_boot(bmc, boot.clone(), &leave).await?;
+                remark_boot(scene, memo, driver.driver(), boot, &kept);
             }
+            What::Order(order) => drop(driver.request(bmc, *order, &leave).await?),
+            What::RestartBmc => drop(driver.restart_bmc(bmc, &leave).await?),
         }
-        What::Order(order) => {
-            let _ = limited(clock, limit, bmc, driver.request(bmc, *order, &leave)).await?;
+        Ok(())
+    };
+    let result = limited(clock, limit, bmc, call).await;
+    let left = waiting.end();
+    match result {
+        // Nobody waits any longer, and something that changes the machine had left: only a reading tells what became of it.
+        Err(PowerError { fault: fault @ Fault::Silent { .. }, .. }) if left => {
+            let action = what.to_string();
+            Err(PowerError::new(bmc, Fault::OutcomeUnknown { action, why: fault.to_string() }))
         }
-        What::RestartBmc => {
-            let _ = limited(clock, limit, bmc, driver.restart_bmc(bmc, &leave)).await?;
-        }
+        result => result,
     }
-    Ok(())
+}
+
+/// What a BMC kept otherwise than it was asked, and not badly enough to be an error, is said in the host's history.
+fn remark_boot(
+    scene: &Scene<'_>,
+    memo: &mut Memo,
+    driver: DriverKind,
+    asked: &BootOverride,
+    kept: &BootOverride,
+) {
+    let mut remarks = Vec::new();
+    if asked.once && !kept.once {
+        tracing::warn!(host = %scene.name, %driver, "a boot device for one boot was set for every boot");
+        remarks.push("its BMC keeps the boot device for every boot; it was set for one");
+    }
+    if asked.mode.is_some() && kept.mode.is_none() && driver == DriverKind::Redfish {
+        tracing::warn!(host = %scene.name, %driver, "a boot mode was asked for that the bmc does not know");
+        remarks.push("its BMC shows no boot mode; the one of its boot profile was not set");
+    }
+    if !remarks.is_empty() {
+        memo.remark = Some(remarks.join("; "));
+    }
 }
 
 /// Whether a call that starts a machine may leave now, by the rate of starts.

@@ -466,7 +466,8 @@ impl Turn<'_> {
         let unsaid = status.identity.as_ref().is_none_or(|known| known.serial.is_none());
         let unknown = unsaid && ways_changed | self.memo.identified.is_none();
         if unknown && matches!(self.memo.looked, Some(Looked { bmc: Known::Value { .. }, .. })) {
-            self.identify(ways, access).await;
+            let in_use = fallback.as_ref().and_then(|one| one.as_ref()).map(|one| one.index);
+            self.identify(ways, in_use, access).await;
         }
         if probe.is_some() {
             shared.failpoints.reach("effect", "probe", Side::After).await;
@@ -495,9 +496,10 @@ impl Turn<'_> {
         }
     }
 
-    /// Asks the machine who it is, once for every way to it.
-    async fn identify(&mut self, ways: &[Way], access: u64) {
-        let able = ways.iter().find_map(|way| {
+    /// Asks the machine who it is, once for every way to it: by the driver that just answered, where that can tell.
+    async fn identify(&mut self, ways: &[Way], in_use: Option<usize>, access: u64) {
+        let answers = in_use.and_then(|place| ways.get(place));
+        let able = answers.into_iter().chain(ways).find_map(|way| {
             let driver = self.shared.drivers.get(way.kind)?;
             driver.abilities().identify.then_some(())?;
             Some((driver, way.bmc.as_ref().ok()?))

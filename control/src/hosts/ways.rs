@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 
 use muster_model::{
     host::{
-        self, BareMetalNodeSpec, BootProfile, DriverSpec, HostIdentity, MgmtAddress, OnReset, PowerCall,
+        self, BareMetalNodeSpec, BootProfile, DriverSpec, HostIdentity, MgmtAddress, PowerCall,
         PowerInterface, TlsVerify, unique::bmcs,
     },
     power::{
@@ -196,14 +196,7 @@ pub(super) const fn power_of(state: &PowerState) -> Option<host::Power> {
 /// What to order from a driver for a call of the lifecycle; `None` for what is not a power order.
 pub(super) const fn order_of(call: PowerCall) -> Option<Order> {
     match call {
-        PowerCall::PowerOn { reset, .. } => {
-            let attempt = match reset {
-                OnReset::On => 0,
-                OnReset::ForceOn => 1,
-                OnReset::PushPowerButton => 2,
-            };
-            Some(Order { action: PowerAction::On, attempt })
-        }
+        PowerCall::PowerOn { reset, .. } => Some(Order { action: PowerAction::On, on: reset }),
         PowerCall::WolBurst { .. } => Some(Order::first(PowerAction::On)),
         PowerCall::GracefulOff { .. } => Some(Order::first(PowerAction::GracefulOff)),
         PowerCall::ForceOff { .. } => Some(Order::first(PowerAction::ForceOff)),

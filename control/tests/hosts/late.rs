@@ -98,6 +98,26 @@ async fn a_machine_whose_bmc_was_busy_is_asked_before_its_power_is_cut() {
     assert_eq!(asked, (1, 0), "asked once, never forced");
 }
 
+/// The request was taken and the answer never comes: a reading settles it, and nobody asks again.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_that_left_and_was_never_answered_is_not_asked_for_again() {
+    let world = World::new().await;
+    world.serving("h1").await;
+    {
+        let mut state = world.outside.state();
+        let machine = state.machines.get_mut("h1").unwrap();
+        (machine.swallows, machine.ignores_acpi) = (true, true);
+    }
+    world.want("h1", Switch::Off, "i-off").await;
+    world.until("h1", Phase::Stopping, 300).await;
+    world.pass(200).await;
+    assert_eq!(world.outside.state().count("h1", PowerAction::GracefulOff), 1);
+    world.until("h1", Phase::Idle, 900).await;
+    let state = world.outside.state();
+    let asked = (state.count("h1", PowerAction::GracefulOff), state.count("h1", PowerAction::ForceOff));
+    assert_eq!(asked, (1, 1), "asked once, and forced when its time was over");
+}
+
 /// Makes a BMC silent right in front of its call, for longer than a reading is good for.
 #[derive(Debug, Default)]
 struct Blind(OnceLock<Arc<Outside>>);

@@ -2,7 +2,9 @@
 
 use muster_model::{
     Clock as _,
-    host::{BlockCause, ConditionType, DriverKind, DriverSpec, Phase, Switch, find_condition, is_true},
+    host::{
+        BlockCause, ConditionType, DriverKind, DriverSpec, OnReset, Phase, Switch, find_condition, is_true,
+    },
     power::{Health, LogEntry, Pin, PowerAction, Warning},
 };
 
@@ -206,6 +208,26 @@ async fn a_refusal_behind_a_silent_driver_stops_all_calls_too() {
     assert_eq!(status.bmc_blocked.map(|one| one.cause), Some(BlockCause::CredentialsRefused));
 }
 
+/// A first driver that is out of reach keeps nobody from learning who the machine is.
+#[tokio::test(start_paused = true)]
+async fn the_driver_that_answers_says_who_the_machine_is() {
+    let world = World::new().await;
+    world
+        .register("h1", |spec| {
+            spec.drivers = vec![DriverSpec::new(DriverKind::Redfish), DriverSpec::new(DriverKind::Ipmi)];
+        })
+        .await;
+    {
+        let mut state = world.outside.state();
+        let machine = state.machines.get_mut("h1").unwrap();
+        machine.silent.insert("redfish");
+        machine.uuid = Some("a1234567-89ab-cdef-a123-456789abcdef".into());
+    }
+    world.until("h1", Phase::Idle, 120).await;
+    let identity = world.status("h1").await.identity;
+    assert!(identity.is_some_and(|known| known.uuid.is_some()));
+}
+
 #[tokio::test(start_paused = true)]
 async fn bm_7_10_power_on_without_effect_goes_up_the_ladder() {
     let world = World::new().await;
@@ -222,8 +244,10 @@ async fn bm_7_10_power_on_without_effect_goes_up_the_ladder() {
     world.until("h1", Phase::Backoff, 600).await;
     let state = world.outside.state();
     let ways: Vec<_> =
-        state.calls.iter().map(|(_, _, driver, order)| (driver.to_string(), order.attempt)).collect();
-    assert_eq!(ways, [("redfish".to_owned(), 0), ("redfish".to_owned(), 1), ("ipmi".to_owned(), 0)]);
+        state.calls.iter().map(|(_, _, driver, order)| (driver.to_string(), order.on)).collect();
+    let way = |driver: &str, on| (driver.to_owned(), on);
+    let (on, force) = (OnReset::On, OnReset::ForceOn);
+    assert_eq!(ways, [way("redfish", on), way("redfish", force), way("ipmi", on)]);
     drop(state);
     assert_eq!(world.intent("h1").await, None);
 }

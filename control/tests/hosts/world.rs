@@ -79,6 +79,8 @@ pub(crate) struct Machine {
     pub(crate) denies: bool,
     /// Its BMC reads, and has no time for a power call.
     pub(crate) busy: bool,
+    /// It does what it is asked and never answers.
+    pub(crate) swallows: bool,
     /// What a driver is not able to do on it.
     pub(crate) unable: BTreeSet<(&'static str, &'static str)>,
     /// A boot device that is set stays for every boot.
@@ -118,6 +120,7 @@ impl Machine {
             silent: BTreeSet::new(),
             denies: false,
             busy: false,
+            swallows: false,
             unable: BTreeSet::new(),
             keeps_boot: false,
             key: None,

@@ -31,7 +31,12 @@ pub(super) fn answer(shared: &Shared, request: &Request, level: u8) -> (u8, Vec<
         }
         (0x00, 0x08, [0 | 3 | 4, ..]) => (OK, Vec::new()), // set in progress, valid-bit clearing, acknowledge
         (0x00, 0x08, _) => (0x80, Vec::new()),
-        (0x00, 0x09, [5, ..]) => (OK, [&[1, 5][..], &shared.inner().boot].concat()),
+        (0x00, 0x09, [5, ..]) => {
+            let inner = shared.inner();
+            let mut boot = inner.boot;
+            boot[0] &= if inner.faults.never_valid { 0x7f } else { 0xff };
+            (OK, [&[1, 5][..], &boot].concat())
+        }
         (0x00, 0x09, [parameter, ..]) => (OK, vec![1, *parameter, 0]),
         (0x06, 0x01, _) => {
             // Device 0x20, firmware 1.02, IPMI 2.0, chassis device; enterprise 0, product 1.
@@ -41,7 +46,10 @@ pub(super) fn answer(shared: &Shared, request: &Request, level: u8) -> (u8, Vec<
             shared.inner().counters.restarts += 1;
             (OK, Vec::new())
         }
-        (0x06, 0x37, _) => (OK, shared.guid.to_vec()),
+        (0x06, 0x37, _) => match shared.inner().faults.guid_completion {
+            Some(code) => (code, Vec::new()),
+            None => (OK, shared.guid.to_vec()),
+        },
         (0x0a, 0x40, _) => (OK, shared.inner().log.info()),
         (0x0a, 0x43, [_, _, low, high, 0, 0xff]) => {
             let found = shared.inner().log.record(u16::from_le_bytes([*low, *high]));

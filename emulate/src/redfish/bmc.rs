@@ -24,6 +24,8 @@ pub struct System {
     pub mac: String,
     pub machine: Arc<Machine>,
     pub(super) boot: Mutex<Boot>,
+    /// What applies at the next reset.
+    pending_boot: Mutex<Option<Boot>>,
     pub(super) log: Log,
 }
 
@@ -54,7 +56,33 @@ impl System {
                 http_uri: String::new(),
                 version: 1,
             }),
+            pending_boot: Mutex::new(None),
             log: Log::default(),
+        }
+    }
+
+    /// Where it boots from, as its resource says.
+    pub fn boot_target(&self) -> String {
+        self.boot.lock().unwrap_or_else(PoisonError::into_inner).target.clone()
+    }
+
+    pub(super) fn pending_or_now(&self) -> Boot {
+        let pending = self.pending_boot.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        pending.unwrap_or_else(|| self.boot.lock().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+
+    pub(super) fn keep_boot(&self, boot: Boot, later: bool) {
+        if later {
+            *self.pending_boot.lock().unwrap_or_else(PoisonError::into_inner) = Some(boot);
+        } else {
+            *self.boot.lock().unwrap_or_else(PoisonError::into_inner) = boot;
+        }
+    }
+
+    pub(super) fn take_pending_boot(&self) {
+        let pending = self.pending_boot.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(pending) = pending {
+            self.keep_boot(pending, false);
         }
     }
 }

@@ -49,6 +49,10 @@ pub struct Faults {
     pub flip_flop: bool,
     /// A serial number that is not the machine's.
     pub say_serial: Option<String>,
+    /// A maker that is not this one, with its habits.
+    pub say_manufacturer: Option<String>,
+    /// Serial number and UUID are empty while the machine is off.
+    pub blank_when_off: bool,
 
     // What it does about power.
     /// Resets are accepted and nothing happens.
@@ -57,6 +61,8 @@ pub struct Faults {
     pub late: Duration,
     /// Resets are carried out and the answer never comes.
     pub swallow_reset_answer: bool,
+    /// Resets are carried out, and the connection breaks in place of an answer.
+    pub drop_reset_answer: bool,
     /// Power is coming and never arrives.
     pub stuck_powering_on: bool,
     /// Power comes, and the boot stops in the firmware.
@@ -91,6 +97,14 @@ pub struct Faults {
     pub ignore_http_uri: bool,
     /// The resource has no Boot object.
     pub no_boot: bool,
+    /// The Boot object has no mode, and a PATCH of one is refused.
+    pub no_boot_mode: bool,
+    /// PATCH is answered with 400 and this message id.
+    pub refuse_boot: Option<String>,
+    /// What is written to the settings resource shows there alone until the next reset. With `ami_boot`.
+    pub boot_at_reset: bool,
+    /// The `ETag` is a weak one, and PATCH takes only the strong form of it.
+    pub weak_etag: bool,
 
     // How it shows its event log.
     /// There is none, on the system or elsewhere.

@@ -86,6 +86,10 @@ async fn spoil(answer: Response, faults: &Faults) -> Response {
     Response::from_parts(parts, Body::from(text))
 }
 
+/// Marks an answer that is not to be sent: the connection ends instead.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HangUp;
+
 struct Call<'a> {
     bmc: &'a Arc<RedfishBmc>,
     faults: &'a Faults,
@@ -252,16 +256,19 @@ impl Call<'_> {
     async fn system(&self, system: &System, rest: &[&str]) -> Response {
         match (&self.method, rest) {
             (&Method::GET, []) => {
-                let tag = tag_of(system);
+                let weak = if self.faults.weak_etag { "W/" } else { "" };
+                let tag = format!("{weak}{}", tag_of(system));
                 json_answer(
                     StatusCode::OK,
                     &[("etag", &tag)],
                     &resources::system(system, self.faults, self.said(system).as_deref()),
                 )
             }
-            (&Method::GET, ["SD"]) if self.faults.ami_boot => {
-                json_answer(StatusCode::OK, &[("etag", &tag_of(system))], &resources::settings(system))
-            }
+            (&Method::GET, ["SD"]) if self.faults.ami_boot => json_answer(
+                StatusCode::OK,
+                &[("etag", &tag_of(system))],
+                &resources::settings(system, self.faults),
+            ),
             (&Method::GET, ["ResetActionInfo"]) => ok(&resources::action_info(system, self.faults)),
             (&Method::GET, ["LogServices", rest @ ..]) if !self.faults.log_on_manager => {
                 self.log(system, &format!("/redfish/v1/Systems/{}", system.id), rest)
@@ -277,7 +284,10 @@ impl Call<'_> {
                 "OperationSupportedInFutureStateURI",
                 "Use the settings resource.",
             ),
-            (&Method::PATCH, [] | ["SD"]) => self.patch_boot(system),
+            (&Method::PATCH, [] | ["SD"]) => {
+                let later = self.faults.boot_at_reset && rest == ["SD"];
+                self.patch_boot(system, later)
+            }
             (&Method::POST, ["Actions", "ComputerSystem.Reset"]) => self.reset(system).await,
             _ => not_found(),
         }
@@ -305,9 +315,13 @@ impl Call<'_> {
         Some(format!("{power:?}"))
     }
 
-    fn patch_boot(&self, system: &System) -> Response {
+    /// `later`: it is kept beside the settings in force, until the next reset.
+    fn patch_boot(&self, system: &System, later: bool) -> Response {
+        if let Some(id) = &self.faults.refuse_boot {
+            return failure(StatusCode::BAD_REQUEST, id, "The boot settings cannot be changed now.");
+        }
         let tag = self.headers.get("if-match").and_then(|value| value.to_str().ok());
-        let etag_needed = self.faults.require_etag || self.faults.ami_boot;
+        let etag_needed = self.faults.require_etag || self.faults.ami_boot || self.faults.weak_etag;
         match tag {
             None if etag_needed => {
                 return failure(
@@ -338,10 +352,13 @@ impl Call<'_> {
         if self.faults.ami_boot && (target.is_none() || enabled.is_none() || mode.is_none()) {
             return failure(StatusCode::BAD_REQUEST, "PropertyMissing", "All boot properties must be given.");
         }
+        if self.faults.no_boot_mode && mode.is_some() {
+            return failure(StatusCode::BAD_REQUEST, "PropertyUnknown", "There is no boot mode.");
+        }
         self.bmc.inner().counters.boot_writes += 1;
         self.bmc.note("Boot");
         if !self.faults.ignore_boot {
-            let mut boot = system.boot.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut boot = system.pending_or_now();
             boot.target = target.unwrap_or_else(|| boot.target.clone());
             boot.enabled = enabled.unwrap_or_else(|| boot.enabled.clone());
             boot.mode = mode.unwrap_or_else(|| boot.mode.clone());
@@ -349,6 +366,7 @@ impl Call<'_> {
                 boot.http_uri = uri;
             }
             boot.version += 1;
+            system.keep_boot(boot, later);
         }
         plain(StatusCode::NO_CONTENT, &[], Body::empty())
     }
@@ -392,6 +410,11 @@ impl Call<'_> {
         if self.faults.swallow_reset_answer {
             std::future::pending::<()>().await;
         }
+        if self.faults.drop_reset_answer {
+            let mut nothing = Response::new(Body::empty());
+            nothing.extensions_mut().insert(HangUp);
+            return nothing;
+        }
         if !self.faults.task {
             return plain(StatusCode::NO_CONTENT, &[], Body::empty());
         }
@@ -416,6 +439,7 @@ impl Call<'_> {
             return;
         }
         if !matches!(kind, "ForceOff" | "GracefulShutdown") {
+            system.take_pending_boot();
             system.machine.hang(faults.hang_boot);
             if faults.hang_boot {
                 system.log.add(now, "Critical", "The boot stopped in the firmware.");

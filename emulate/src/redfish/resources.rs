@@ -2,11 +2,19 @@
 
 use serde_json::{Value, json};
 
-use super::{Faults, RedfishBmc, System};
+use super::{Faults, RedfishBmc, System, bmc::Boot};
 use crate::Power;
 
-pub(super) const RESET_TYPES: [&str; 7] =
-    ["On", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart", "PowerCycle", "ForceOn"];
+pub(super) const RESET_TYPES: [&str; 8] = [
+    "On",
+    "ForceOff",
+    "GracefulShutdown",
+    "GracefulRestart",
+    "ForceRestart",
+    "PowerCycle",
+    "ForceOn",
+    "PushPowerButton",
+];
 
 pub(super) fn resource(path: &str, kind: &str, name: &str, mut rest: Value) -> Value {
     let fields = rest.as_object_mut().expect("every resource is written as an object");
@@ -93,16 +101,17 @@ pub(super) fn system(system: &System, faults: &Faults, power: Option<&str>) -> V
         (Power::PoweringOn, _) => "PrimaryProcessorInitializationStarted",
         _ => "None",
     };
+    let blank = faults.blank_when_off && seen.power == Power::Off;
     let mut out = resource(
         &path,
         "#ComputerSystem.v1_20_0.ComputerSystem",
         &format!("System {}", system.id),
         json!({
             "SystemType": "Physical",
-            "Manufacturer": "Muster",
+            "Manufacturer": faults.say_manufacturer.as_deref().unwrap_or("Muster"),
             "Model": "Emulated 2U",
-            "SerialNumber": faults.say_serial.as_ref().unwrap_or(&system.serial),
-            "UUID": system.uuid,
+            "SerialNumber": if blank { "" } else { faults.say_serial.as_ref().unwrap_or(&system.serial) },
+            "UUID": if blank { "" } else { &system.uuid },
             "BiosVersion": "1.0",
             "Status": { "State": "Enabled", "Health": "OK", "HealthRollup": "OK" },
             "BootProgress": { "LastState": progress },
@@ -121,7 +130,8 @@ pub(super) fn system(system: &System, faults: &Faults, power: Option<&str>) -> V
         out["PowerState"] = json!(power);
     }
     if !faults.no_boot {
-        out["Boot"] = boot(system);
+        let now = system.boot.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        out["Boot"] = boot(&now, faults);
     }
     if !faults.no_log && !faults.log_on_manager {
         out["LogServices"] = link(format!("{path}/LogServices"));
@@ -132,20 +142,23 @@ pub(super) fn system(system: &System, faults: &Faults, power: Option<&str>) -> V
     out
 }
 
-pub(super) fn boot(system: &System) -> Value {
-    let boot = system.boot.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    json!({
+fn boot(boot: &Boot, faults: &Faults) -> Value {
+    let mut out = json!({
         "BootSourceOverrideTarget": boot.target,
         "BootSourceOverrideEnabled": boot.enabled,
-        "BootSourceOverrideMode": boot.mode,
         "HttpBootUri": boot.http_uri,
         "BootSourceOverrideTarget@Redfish.AllowableValues": ["None", "Pxe", "Hdd", "Cd", "BiosSetup", "UefiHttp"],
-    })
+    });
+    if !faults.no_boot_mode {
+        out["BootSourceOverrideMode"] = json!(boot.mode);
+    }
+    out
 }
 
-pub(super) fn settings(system: &System) -> Value {
+pub(super) fn settings(system: &System, faults: &Faults) -> Value {
     let path = format!("/redfish/v1/Systems/{}/SD", system.id);
-    resource(&path, "#ComputerSystem.v1_20_0.ComputerSystem", "Settings", json!({ "Boot": boot(system) }))
+    let pending = boot(&system.pending_or_now(), faults);
+    resource(&path, "#ComputerSystem.v1_20_0.ComputerSystem", "Settings", json!({ "Boot": pending }))
 }
 
 /// The reset types that the BMC admits to.

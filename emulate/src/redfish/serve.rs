@@ -1,6 +1,6 @@
 //! Listening: connections, TLS, and counting what is under way.
 
-use std::{convert::Infallible, sync::Arc};
+use std::{io, sync::Arc};
 
 use axum::{body::Body, extract::Request, response::Response};
 use hyper::{server::conn::http1, service::service_fn};
@@ -43,7 +43,13 @@ async fn connection(stream: tokio::net::TcpStream, bmc: Arc<RedfishBmc>) {
 async fn speak(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, bmc: Arc<RedfishBmc>) {
     let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
         let bmc = Arc::clone(&bmc);
-        async move { Ok::<_, Infallible>(count(bmc, request.map(Body::new)).await) }
+        async move {
+            let answer = count(bmc, request.map(Body::new)).await;
+            match answer.extensions().get::<handler::HangUp>() {
+                None => Ok(answer),
+                Some(_) => Err(io::Error::from(io::ErrorKind::ConnectionAborted)),
+            }
+        }
     });
     // A client that goes away is no event.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;

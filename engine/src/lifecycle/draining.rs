@@ -2,7 +2,7 @@
 
 use muster_model::{
     Known, Timestamp,
-    host::{Cause, ConditionType, OpKind, Phase},
+    host::{Cause, ConditionType, DriverKind, OpKind, Phase, Power, PowerCall},
 };
 
 use super::{
@@ -218,6 +218,10 @@ pub(super) fn stopping(mut turn: Turn<'_>) -> Step {
     {
         return turn.stay(text);
     }
+    if !overdue && let Some(call) = turn.renewed_ask(refused) {
+        turn.call(call, None);
+        return turn.stay("asked to shut down again: its agent is still heard, and an order lasts 1 minute");
+    }
     if overdue || !can_ask {
         let Some(call) = turn.force_off(sent) else { return cannot_force(turn) };
         return match if overdue { turn.force_refused() } else { turn.off_refused() } {
@@ -281,7 +285,7 @@ fn is_late_by_a_phase(turn: &Turn<'_>) -> bool {
     turn.status.deadline.is_some_and(|deadline| turn.now.since(deadline) >= limit)
 }
 
-fn force(mut turn: Turn<'_>, call: muster_model::host::PowerCall) -> Step {
+fn force(mut turn: Turn<'_>, call: PowerCall) -> Step {
     turn.send_force(call);
     let limit = turn.settings().limits.force_off;
     turn.go(
@@ -293,6 +297,19 @@ fn force(mut turn: Turn<'_>, call: muster_model::host::PowerCall) -> Step {
 }
 
 impl Turn<'_> {
+    /// The order to an agent that is to be given once more: it waits in the memory of whoever leads, and not for long. One
+    /// that is heard since has not taken it, or did not get away with it.
+    fn renewed_ask(&self, refused: u32) -> Option<PowerCall> {
+        let op = self.op.as_ref().filter(|op| op.asked_off_at.is_some() && op.force_offs == 0)?;
+        let call @ PowerCall::GracefulOff { driver } = self.graceful_off(refused)? else { return None };
+        let agent = self.settings().drivers.get(driver).is_some_and(|one| one.kind == DriverKind::Agent);
+        let (sent, limits) = (op.last_sent_at?, &self.settings().limits);
+        let hello = self.seen.agent.hello.as_ref()?.at;
+        let heard = hello > sent && self.now.since(hello) < limits.off_apart;
+        let due = self.now.since(sent) >= limits.force_again;
+        (agent && heard && due && self.off_refused().is_none()).then_some(call)
+    }
+
     /// A driver that refused to ask the machine to shut down: the next one that can has its turn. Whether one did.
     pub(super) fn note_refused_ask(&mut self) -> bool {
         let refused = self.refused.take().is_some();
@@ -303,7 +320,7 @@ impl Turn<'_> {
         refused
     }
 
-    pub(super) fn send_force(&mut self, call: muster_model::host::PowerCall) {
+    pub(super) fn send_force(&mut self, call: PowerCall) {
         let boot_id = self.node().flatten().and_then(|node| node.boot_id.clone());
         if boot_id.is_some() {
             self.status.boot_id_at_off = boot_id;

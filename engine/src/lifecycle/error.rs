@@ -2,7 +2,9 @@
 
 use muster_model::{
     Duration,
-    host::{BlockCause, Cause, ConditionType, OpKind, Phase, Power, Presence, TestStage, is_true},
+    host::{
+        BlockCause, Cause, ConditionType, OpKind, Phase, Power, PowerCall, Presence, TestStage, is_true,
+    },
 };
 
 use super::{Rule, Step, backoff, rules::Want, turn::Turn};
@@ -142,6 +144,10 @@ pub(super) fn quarantined(mut turn: Turn<'_>, acknowledged: Option<String>) -> S
         return turn.stay(format!("the self-test waits: {why}"));
     }
     turn.begin(OpKind::SelfTest, Cause::Probation, "probation");
+    switch_on_to_test(turn, call)
+}
+
+fn switch_on_to_test(mut turn: Turn<'_>, call: PowerCall) -> Step {
     turn.call(call, turn.is_readable().then_some(Power::Off));
     let limit = turn.settings().limits.power_confirm;
     turn.stage(TestStage::PowerOn, limit);
@@ -228,6 +234,11 @@ fn self_test(mut turn: Turn<'_>) -> Step {
             if up {
                 turn.stage(TestStage::Boot, limits.boot);
                 return turn.stay_by(Rule::Row(28), "self-test, stage 2 of 3: it has power");
+            }
+            let unsent = turn.op.as_ref().is_some_and(|op| op.attempts == 0);
+            let next = turn.ladder().first().copied().filter(|_| unsent);
+            if let Some(call) = next.filter(|call| turn.on_refused(*call).is_none()) {
+                return switch_on_to_test(turn, call); // its BMC does not offer what was asked for first
             }
             if late {
                 return test_failed(turn, "SelfTestNoPower", "stage 1 of 3: it did not switch on");

@@ -271,6 +271,7 @@ impl Turn<'_> {
             }
             Performed::Ended { op: id, seq, outcome } if is_ours(id, *seq) => {
                 op.pending = None;
+                let is_renewed = op.is_renewed(&pending);
                 match outcome {
                     Outcome::Accepted => {
                         if matches!(pending.call, PowerCall::SetBoot { .. }) {
@@ -278,11 +279,18 @@ impl Turn<'_> {
                         }
                     }
                     Outcome::Unknown => {}
+                    // The first time may have reached it, whatever became of the next.
+                    Outcome::Unsent | Outcome::Refused { .. } if is_renewed => {}
                     Outcome::Unsent => self.note_unsent(&pending),
                     Outcome::Refused { reason, message } => {
                         let never_left = matches!(*reason, "AddressRefused" | "NotUsable" | "NotSupported");
-                        if never_left && pending.call.is_on() && pending.seq == 1 && !up {
-                            self.status.off_proved_at = op.off_proved_before;
+                        let mut first = pending.seq == 1;
+                        if *reason == "NotSupported" && pending.call.is_on() {
+                            self.pass_over(&pending);
+                            first |= self.op.as_ref().is_some_and(|op| op.attempts == 0);
+                        }
+                        if never_left && pending.call.is_on() && first && !up {
+                            self.status.off_proved_at = self.op.as_ref().and_then(|op| op.off_proved_before);
                         }
                         self.refused = Some((reason, message.clone()));
                     }
@@ -309,10 +317,22 @@ impl Turn<'_> {
         self.status.power_action_driver = None;
     }
 
+    /// A way to switch it on that it does not have: that was no attempt, and the ladder goes on without it.
+    fn pass_over(&mut self, call: &PendingEffect) {
+        let Some(op) = self.op.as_mut().filter(|op| !op.not_offered.contains(&call.call)) else { return };
+        op.not_offered.push(call.call);
+        op.attempts = op.attempts.saturating_sub(1);
+        self.status.starts.retain(|start| *start != call.at);
+        self.status.last_power_action = call.before.map(|last| last.action);
+        self.status.power_action_time = call.before.map(|last| last.at);
+        self.status.power_action_driver = None;
+    }
+
     /// A call that was announced and never left: what was noted of it is as before.
     fn take_back(&mut self, call: &PendingEffect, reason: &'static str, why: &str) {
         let Some(op) = self.op.as_mut() else { return };
         match call.call {
+            PowerCall::GracefulOff { .. } if op.is_renewed(call) => {}
             PowerCall::GracefulOff { .. } => op.asked_off_at = None,
             PowerCall::ForceOff { .. } => op.force_offs = op.force_offs.saturating_sub(1),
             PowerCall::PowerCycle { .. } => {

@@ -244,7 +244,7 @@ pub(super) fn reserved(mut turn: Turn<'_>) -> Step {
         return turn.go(Rule::Row(4), Phase::Idle, None, format!("nothing was done within {limit}"));
     }
     let limit = turn.settings().limits.prepare;
-    turn.prepare_boot();
+    turn.prepare_boot(false);
     turn.go(Rule::Row(5), Phase::PreparingBoot, Some(limit), format!("preparing to boot within {limit}"))
 }
 
@@ -314,9 +314,17 @@ impl Turn<'_> {
     }
 
     /// Sets the boot device if a profile asks for it and a driver can.
-    pub(super) fn prepare_boot(&mut self) {
+    ///
+    /// One that could not be asked is asked again a while later, unless it is `another`'s turn.
+    pub(super) fn prepare_boot(&mut self, another: bool) {
         let call = self.set_boot(self.op.as_ref().map_or(0, |op| op.boots_refused));
         let needed = self.settings().boot == BootNeed::Profile;
+        let last = self.op.as_ref().filter(|op| !another && !op.boot_set && op.pending.is_none());
+        let apart = self.settings().limits.off_apart;
+        let next = last.and_then(|op| op.last_sent_at).map(|last| last.saturating_add(apart));
+        if let Some(next) = next.filter(|next| needed && self.now < *next) {
+            return self.look_at(next);
+        }
         let Some(op) = self.op.as_mut() else { return };
         match call {
             Some(call) if needed && !op.boot_set => {

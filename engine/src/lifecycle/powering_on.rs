@@ -26,6 +26,7 @@ pub(super) fn preparing_boot(mut turn: Turn<'_>) -> Step {
         }
         return turn.go(Rule::Row(12), Phase::Idle, None, "the wish was withdrawn with 0 power-ons sent");
     }
+    let another = turn.refused.is_some();
     if let Some((reason, message)) = turn.refused.take() {
         let refused = turn.op.as_mut().map_or(0, |op| {
             op.boots_refused = op.boots_refused.saturating_add(1);
@@ -51,7 +52,7 @@ pub(super) fn preparing_boot(mut turn: Turn<'_>) -> Step {
             &format!("it could not be asked to boot within {limit}"),
         );
     }
-    turn.prepare_boot();
+    turn.prepare_boot(another);
     let ready = turn.op.as_ref().is_some_and(|op| op.boot_set && op.pending.is_none());
     if !ready {
         return turn.stay("waiting for 1 boot device to be set and read back");
@@ -131,6 +132,12 @@ pub(super) fn power_requested(mut turn: Turn<'_>) -> Step {
         Some(call) if turn.power() == Some(Power::Off) => match turn.on_refused(call) {
             None => turn.request_power(Rule::Row(8), call),
             Some(wait) if turn.no_calls.is_some() => {
+                turn.stay(format!("attempt {} waits: {wait}", attempts + 1))
+            }
+            // A refusal leaves time for the readings that a button needs.
+            Some(wait) if !turn.is_overdue() => {
+                turn.ask_probe();
+                turn.look_apart();
                 turn.stay(format!("attempt {} waits: {wait}", attempts + 1))
             }
             Some(wait) => turn.fail(Rule::Row(21), why.0, &format!("{attempts} attempts, {}; {wait}", why.1)),

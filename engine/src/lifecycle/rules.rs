@@ -8,7 +8,7 @@ use muster_model::{
     },
 };
 
-use super::{Deletion, Freeze, NodeSeen, NodeView, PodsView, turn::Turn};
+use super::{Deletion, DriverView, Freeze, NodeSeen, NodeView, PodsView, turn::Turn};
 
 /// Power-on requests that one operation makes at most.
 pub(super) const MAX_ATTEMPTS: usize = 3;
@@ -453,22 +453,23 @@ impl Turn<'_> {
         self.kept_on()
     }
 
-    /// The power-on calls to try, in order: an earlier driver leaves at least one attempt to a later one.
+    /// The power-on calls to try, in order: an earlier driver leaves at least one attempt to a later one. What turned out
+    /// not to be offered is left out.
     pub(super) fn ladder(&self) -> Vec<PowerCall> {
-        let able: Vec<_> = self
-            .settings()
-            .drivers
-            .iter()
-            .enumerate()
-            .filter(|(_, driver)| driver.abilities.on && !driver.on_resets.is_empty())
-            .collect();
+        let not_offered = self.op.as_ref().map_or(&[][..], |op| &op.not_offered);
+        let offered = |(index, driver): (usize, &DriverView)| -> Vec<PowerCall> {
+            let resets = driver.on_resets.iter().filter(|_| driver.abilities.on);
+            let calls = resets.map(|reset| on_call(driver.kind, index, *reset));
+            calls.filter(|call| !not_offered.contains(call)).collect()
+        };
+        let able: Vec<_> = self.settings().drivers.iter().enumerate().map(offered).collect();
+        let able: Vec<_> = able.into_iter().filter(|ways| !ways.is_empty()).collect();
         let mut rungs = Vec::new();
-        for (place, (index, driver)) in able.iter().enumerate() {
+        for (place, ways) in able.iter().enumerate() {
             let later = able.len() - place - 1;
             let room = MAX_ATTEMPTS.saturating_sub(rungs.len()).saturating_sub(later.min(MAX_ATTEMPTS - 1));
             let take = room.max(usize::from(rungs.len() < MAX_ATTEMPTS));
-            rungs
-                .extend(driver.on_resets.iter().take(take).map(|reset| on_call(driver.kind, *index, *reset)));
+            rungs.extend(ways.iter().take(take).copied());
         }
         // Fewer ways than attempts: begin again with the ways that may be repeated.
         let again: Vec<_> = rungs

@@ -412,7 +412,7 @@ proptest! {
         if button {
             // Its BMC knows no other way.
             world.seen.settings.drivers.truncate(1);
-            world.seen.settings.drivers[0].on_resets = vec![OnReset::PushPowerButton];
+            world.machine.offers = Some(vec![OnReset::PushPowerButton]);
             world.want(Switch::On, "i-1");
         } else {
             world.seen.settings.policy.cycle_lost = Permission::Allowed;

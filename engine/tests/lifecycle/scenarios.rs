@@ -1,11 +1,13 @@
 //! Whole stories, by the number of the acceptance scenario where there is one.
 
-use muster_engine::lifecycle::{Cordon, EffectKind, Freeze, Leadership, PodsView, Rule, step};
+use muster_engine::lifecycle::{
+    Cordon, EffectKind, Freeze, Leadership, Outcome, Performed, PodsView, Rule, step,
+};
 use muster_model::{
     Duration, Known,
     host::{
-        Acknowledgement, Admin, ConditionType, Draw, Hold, OnReset, Phase, Power, PowerCall, Presence,
-        Switch, find_condition, is_true,
+        Acknowledgement, Admin, ConditionType, Draw, Hold, OnReset, PendingEffect, Phase, Power, PowerCall,
+        Presence, Switch, find_condition, is_true,
     },
 };
 
@@ -113,6 +115,58 @@ fn bm_7_10_accepted_and_ignored_climbs_the_ladder() {
         ]
     );
     assert_eq!((world.state.status.failures.len(), world.released), (1, 1));
+}
+
+/// What a BMC does not offer is no attempt: the next way has its turn at once, and the button only as itself.
+#[test]
+fn bm_7_10_ways_that_are_not_offered_are_passed_over() {
+    #[track_caller]
+    fn check(offers: &[OnReset], drivers: usize, expected: &[(usize, OnReset)]) {
+        let mut world = World::idle();
+        world.machine.ignores_on = 99;
+        world.machine.offers = Some(offers.to_vec());
+        world.seen.settings.drivers.truncate(drivers);
+        world.want(Switch::On, "i-1").until(Phase::Backoff, 600);
+        let sent: Vec<_> = world.calls.iter().map(|(_, _, _, call)| *call).collect();
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|(driver, reset)| PowerCall::PowerOn { driver: *driver, reset: *reset })
+            .collect();
+        assert_eq!(sent, expected, "{offers:?}");
+        assert_eq!((world.state.status.starts.len(), world.released), (1, 1), "{offers:?}");
+    }
+    use OnReset::{ForceOn, On, PushPowerButton};
+    check(&[On, PushPowerButton], 1, &[(0, On), (0, PushPowerButton), (0, On)]);
+    check(&[On], 1, &[(0, On), (0, On), (0, On)]);
+    check(&[ForceOn], 2, &[(0, ForceOn), (1, On), (0, ForceOn)]);
+    check(&[PushPowerButton], 1, &[(0, PushPowerButton)]);
+}
+
+#[test]
+fn a_bmc_that_knows_the_button_alone_switches_on_and_stands_its_self_test() {
+    let mut world = World::idle();
+    world.machine.offers = Some(vec![OnReset::PushPowerButton]);
+    world.seen.settings.drivers.truncate(1);
+    world.want(Switch::On, "i-1").until(Phase::Serving, 400);
+    assert_eq!((world.calls.len(), world.machine.boots), (1, 1), "{:?}", world.calls);
+
+    let mut world = World::idle();
+    world.seen.settings.drivers.truncate(1);
+    world.machine.offers = Some(Vec::new());
+    for number in 1..=3 {
+        world.want(Switch::On, &format!("i-{number}"));
+        world.run(40_000);
+    }
+    assert_eq!(
+        (world.state.phase(), world.calls.len()),
+        (Phase::Quarantined, 0),
+        "{:?}",
+        world.reasons.last()
+    );
+    world.machine.offers = Some(vec![OnReset::PushPowerButton]);
+    world.seen.intent = None;
+    world.until(Phase::Idle, 400_000);
+    assert_eq!((world.calls[0].3.as_str(), world.machine.boots), ("power-on", 1), "{:?}", world.calls);
 }
 
 #[test]
@@ -252,6 +306,35 @@ fn bm_7_25_a_hung_kernel_without_a_bmc_is_never_called_off() {
     assert!(world.state.status.last_error.as_ref().unwrap().contains("cannotForceOff"));
     assert!(matches!(world.state.phase(), Phase::Backoff | Phase::Quarantined), "{:?}", world.trail);
     assert!(!world.trail.contains(&Phase::Idle));
+}
+
+/// An order to an agent is kept in a leader's memory for a minute: who is still heard is asked again, and its first
+/// time stays the one that its goodbye belongs to.
+#[test]
+fn an_agent_that_is_still_heard_is_asked_to_go_off_again() {
+    let mut world = wol_world();
+    world.machine.ignores_acpi = true;
+    world.want(Switch::Off, "i-1").until(Phase::Stopping, 120);
+    let asked = world.state.op.as_ref().unwrap().asked_off_at;
+    world.fail_over(10);
+    for _ in 0..24 {
+        world.seen.agent.hello = hello("boot-1", world.now);
+        world.run(5);
+    }
+    assert_eq!(world.count("graceful-off"), 3, "{:?}", world.calls);
+    assert_eq!(world.state.op.as_ref().unwrap().asked_off_at, asked);
+    // One that could not be asked again was asked all the same.
+    let op = world.state.op.as_ref().unwrap();
+    let (id, seq, before) = (op.id.clone(), op.effects + 1, op.asks_unsent);
+    world.state.op.as_mut().unwrap().pending =
+        Some(PendingEffect { seq, call: PowerCall::GracefulOff { driver: 1 }, at: world.now, before: None });
+    world.seen.performed = Performed::Ended { op: id, seq, outcome: Outcome::Unsent };
+    world.once();
+    let op = world.state.op.as_ref().unwrap();
+    assert_eq!((op.asked_off_at, op.asks_unsent, &op.pending), (asked, before, &None));
+    // Who is not heard any more is left alone.
+    world.run(150);
+    assert_eq!(world.count("graceful-off"), 3, "{:?}", world.calls);
 }
 
 #[test]

@@ -204,8 +204,19 @@ pub(crate) struct Machine {
     pub(crate) turned_at: Timestamp,
     pub(crate) boots: u32,
     pub(crate) bmc_lies_off: bool,
+    /// The ways to switch it on that its first BMC has, where it has not all of them.
+    pub(crate) offers: Option<Vec<OnReset>>,
     pub(crate) unreachable: bool,
     pub(crate) shutdown_at: Option<Timestamp>,
+}
+
+impl Machine {
+    fn offers_call(&self, call: PowerCall) -> bool {
+        match (call, &self.offers) {
+            (PowerCall::PowerOn { driver: 0, reset }, Some(offers)) => offers.contains(&reset),
+            _ => true,
+        }
+    }
 }
 
 /// One host with everything around it.
@@ -272,6 +283,7 @@ impl World {
                 turned_at: at(-4000),
                 boots: 0,
                 bmc_lies_off: false,
+                offers: None,
                 unreachable: false,
                 shutdown_at: None,
             },
@@ -480,6 +492,11 @@ impl World {
                 }
                 let op = effect.op.clone().expect("a power call belongs to an operation");
                 let seq = op.seq.expect("a power call has a number");
+                if !self.machine.offers_call(*call) {
+                    let outcome = Outcome::Refused { reason: "NotSupported", message: "no such way".into() };
+                    self.seen.performed = Performed::Ended { op: op.id, seq, outcome };
+                    return;
+                }
                 self.calls.push((now, op.id.clone(), seq, *call));
                 self.obey(*call);
                 self.seen.performed = Performed::Ended { op: op.id, seq, outcome: Outcome::Accepted };

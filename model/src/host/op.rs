@@ -140,6 +140,9 @@ pub struct HostOp {
     /// How often nothing left when it was to be asked: its BMC was busy or out of reach.
     #[serde(default)]
     pub asks_unsent: u32,
+    /// Ways to switch it on that its drivers turned out not to have. Nothing was sent, and they are not asked for again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_offered: Vec<PowerCall>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_requested_at: Option<Timestamp>,
     /// The proof of off that stood before its first power-on request. It stands again only if that request was not sent.
@@ -200,6 +203,7 @@ impl HostOp {
             boots_refused: 0,
             asks_refused: 0,
             asks_unsent: 0,
+            not_offered: Vec::new(),
             power_requested_at: None,
             off_proved_before: None,
             last_sent_at: None,
@@ -216,6 +220,12 @@ impl HostOp {
             effects: 0,
             pending: None,
         }
+    }
+
+    /// Whether this asks again for a shutdown that was asked for before.
+    pub fn is_renewed(&self, call: &PendingEffect) -> bool {
+        let again = self.asked_off_at.is_some_and(|asked| asked < call.at);
+        again && matches!(call.call, PowerCall::GracefulOff { .. })
     }
 }
 

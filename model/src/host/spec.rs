@@ -8,7 +8,7 @@ use crate::{Timestamp, field::choice, pool::Taint, power::Pin};
 
 use super::{
     Acknowledgement, Admin, Deletion, DriverKind, DriverSpec, Hold, LimitOverrides, MacAddress, MgmtAddress,
-    PowerInterface, Registered, ResourceCapacity, Switch, TlsVerify, by_hand,
+    PowerInterface, Registered, ResourceCapacity, Switch, TlsVerify, by_hand, unique,
 };
 
 choice! {
@@ -225,29 +225,62 @@ impl BareMetalNodeSpec {
         bmc.or_else(|| drivers.iter().position(|driver| driver.kind.speaks_tls()))
     }
 
-    /// Drops the approved keys of the BMC when it is said to be somewhere else than `before`: a key belongs to the place where
-    /// somebody compared it. Returns what to tell whoever moved it.
+    /// Where the approved key of the BMC is looked for: the places of the drivers that have no own one.
+    fn key_places(&self) -> BTreeSet<String> {
+        let drivers = self.effective_drivers();
+        let all: BTreeSet<_> =
+            drivers.iter().filter(|one| one.is_at_bmc()).filter_map(|one| self.tls_place(one)).collect();
+        if !all.is_empty() {
+            return all;
+        }
+        self.mgmt_address.iter().map(|address| unique::place(address, None, unique::REDFISH_PORT)).collect()
+    }
+
+    /// Where a driver meets a key.
+    fn tls_place(&self, driver: &DriverSpec) -> Option<String> {
+        let own = driver.address.as_deref().and_then(|text| text.parse().ok());
+        let address: MgmtAddress = own.or_else(|| self.mgmt_address.clone())?;
+        let port = driver.settings.get("port").and_then(|port| port.parse().ok());
+        driver.kind.speaks_tls().then(|| unique::place(&address, port, unique::REDFISH_PORT))
+    }
+
+    /// Drops the approved keys of what is said to be somewhere else than `before`: a key belongs to the place where somebody
+    /// compared it. Returns what to tell whoever moved it.
     pub fn forget_key_of(&mut self, before: &Self) -> Option<String> {
-        let old = before.mgmt_address.as_ref().filter(|_| self.mgmt_address != before.mgmt_address)?;
-        let mut dropped = Vec::new();
-        if self.pin.is_some() && self.pin == before.pin {
+        let (mut dropped, mut left) = (Vec::new(), BTreeSet::new());
+        let old = before.key_places();
+        if self.pin.is_some()
+            && self.pin == before.pin
+            && !old.is_empty()
+            && !self.key_places().is_subset(&old)
+        {
             self.pin = None;
             dropped.push("spec.pin".to_owned());
+            left.extend(old);
         }
-        let is_there = |driver: &&DriverSpec| driver.address.is_none();
-        let known: BTreeSet<_> =
-            before.drivers.iter().filter(is_there).filter_map(|driver| driver.settings.get("pin")).collect();
-        for (place, driver) in self.drivers.iter_mut().enumerate().filter(|(_, one)| one.address.is_none()) {
-            if driver.settings.get("pin").is_some_and(|pin| known.contains(pin)) {
-                driver.settings.remove("pin");
+        let mut known = BTreeMap::<&str, BTreeSet<String>>::new();
+        for driver in &before.drivers {
+            if let (Some(pin), Some(place)) = (driver.settings.get("pin"), before.tls_place(driver)) {
+                known.entry(pin).or_default().insert(place);
+            }
+        }
+        for place in 0..self.drivers.len() {
+            let driver = &self.drivers[place];
+            let places = driver.settings.get("pin").and_then(|pin| known.get(pin.as_str()));
+            let moved =
+                places.filter(|places| self.tls_place(driver).is_some_and(|now| !places.contains(&now)));
+            if let Some(places) = moved {
+                left.extend(places.iter().cloned());
+                self.drivers[place].settings.remove("pin");
                 dropped.push(format!("spec.drivers[{place}].settings.pin"));
             }
         }
         (!dropped.is_empty()).then(|| {
             format!(
-                "{} was dropped: that key was approved for the BMC at {old}; compare the key of the new one, then \
-                 `muster approve host`, or send pin together with mgmtAddress in a PATCH",
-                dropped.join(" and ")
+                "{} was dropped: that key was approved for the BMC at {}; compare the key of the new one, then \
+                 `muster approve host`, or send pin together with the new address in a PATCH",
+                dropped.join(" and "),
+                left.into_iter().collect::<Vec<_>>().join(" and ")
             )
         })
     }
@@ -304,6 +337,25 @@ mod tests {
         assert!(told.contains("spec.drivers[0].settings.pin was dropped"), "{told}");
         let pins = moved.drivers.iter().map(|driver| moved.pin_of(driver)).collect::<Vec<_>>();
         assert_eq!(pins, [None, Some(pin.to_string())]);
+        // A driver's own address and its port are a place as well.
+        let mut moved = before.clone();
+        moved.drivers[1].address = Some("10.0.0.8".into());
+        let told = moved.forget_key_of(&before).unwrap();
+        assert!(
+            told.contains("spec.drivers[1].settings.pin was dropped") && told.contains("10.0.0.7"),
+            "{told}"
+        );
+        let mut moved = before.clone();
+        moved.drivers[0].settings.insert("port".into(), "8443".into());
+        assert!(moved.forget_key_of(&before).is_some() && moved.pin_of(&moved.drivers[0]).is_none());
+        (before.pin, before.drivers) = (Some(pin), Vec::new());
+        let mut moved = before.clone();
+        let mut other = DriverSpec::new(DriverKind::Redfish);
+        moved.drivers = vec![other.clone()];
+        assert_eq!((moved.forget_key_of(&before), moved.pin), (None, Some(pin)), "the same place, spelt out");
+        other.settings.insert("port".into(), "8443".into());
+        moved.drivers = vec![other];
+        assert!(moved.forget_key_of(&before).is_some() && moved.pin.is_none());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use super::{BareMetalNodeSpec, DriverKind, MgmtAddress};
 
 /// Ports of BMCs that nothing else is said of.
-const REDFISH_PORT: u16 = 443;
+pub(super) const REDFISH_PORT: u16 = 443;
 const IPMI_PORT: u16 = 623;
 
 /// What must be unique in the inventory.
@@ -76,7 +76,8 @@ pub fn bmcs(spec: &BareMetalNodeSpec) -> Vec<String> {
     all
 }
 
-fn place(address: &MgmtAddress, port: Option<u16>, usual: u16) -> String {
+/// An address in one spelling: without the port that is meant anyway.
+pub fn place(address: &MgmtAddress, port: Option<u16>, usual: u16) -> String {
     let host = address.host();
     match address.port().or(port).filter(|port| *port != usual) {
         None => host.to_owned(),

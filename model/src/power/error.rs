@@ -70,6 +70,8 @@ pub enum Fault {
     Refused { asked: String, answer: String },
     #[error("is not the expected machine: {what} should be {expected} and is {found}; nothing was switched")]
     WrongHost { what: &'static str, expected: String, found: String },
+    #[error("does not say now which machine it is: its {what} should be {expected}; nothing was switched")]
+    Unidentified { what: &'static str, expected: String },
     #[error("keeps boot setting {found} although {wanted} was set and accepted")]
     BootIgnored { wanted: String, found: String },
     #[error("has {count} systems ({found}); name one of them in the host's record")]
@@ -107,6 +109,7 @@ impl Fault {
             Self::Busy { .. } => "POWER_BUSY",
             Self::Refused { .. } => "POWER_REFUSED",
             Self::WrongHost { .. } => "POWER_WRONG_HOST",
+            Self::Unidentified { .. } => "POWER_UNIDENTIFIED",
             Self::BootIgnored { .. } => "POWER_BOOT_OVERRIDE_IGNORED",
             Self::AmbiguousSystem { .. } => "POWER_AMBIGUOUS_SYSTEM",
             Self::OutcomeUnknown { .. } => "POWER_OUTCOME_UNKNOWN",
@@ -130,6 +133,7 @@ impl Fault {
             | Self::Silent { .. }
             | Self::Unreachable { .. }
             | Self::Malformed { .. }
+            | Self::Unidentified { .. }
             | Self::Busy { .. } => Advice::Later,
             Self::Unsupported { .. } | Self::Refused { .. } | Self::BootIgnored { .. } => Advice::OtherDriver,
             Self::OutcomeUnknown { .. } => Advice::ReadFirst,

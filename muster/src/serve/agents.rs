@@ -16,7 +16,7 @@ use muster_model::{
         keys::{self, HostRecord},
     },
     power::Credentials as _,
-    store::{Committed, Expect, Store, Txn},
+    store::{Committed, Expect, Store, StoreError, Txn},
 };
 use muster_power::agent::{AgentHub, Distrust, HELLO_EVERY, Hello, Taken};
 use serde_json::{Value, json};
@@ -52,6 +52,25 @@ impl Desk {
         let credential = self.vault.credential(&name).await.map_err(|error| distrust(error.to_string()))?;
         Ok(credential.password)
     }
+
+    /// A boot that is heard again has not ended, whatever its agent said of it.
+    async fn take_back(&self, host: &str, boot: &str) -> Result<(), StoreError> {
+        let key = keys::agent_goodbye(host);
+        let Some(entry) = self.store.get(&key).await? else { return Ok(()) };
+        let said: Option<AgentGoodbye> = serde_json::from_slice(&entry.value).ok();
+        if said.is_none_or(|said| !said.left || said.boot_id != boot) {
+            return Ok(());
+        }
+        let txn = Txn::new().expect(key.clone(), Expect::Modified(entry.modified)).delete(key);
+        if let Committed::Done { .. } = self.store.commit(txn).await? {
+            tracing::warn!(host, boot, "a host is heard after its agent's goodbye: it did not go off");
+        }
+        Ok(())
+    }
+}
+
+fn stored(host: &str, source: StoreError) -> DeskError {
+    DeskError::Store { host: host.to_owned(), source }
 }
 
 fn read<T: serde::de::DeserializeOwned>(message: Value) -> Result<T, DeskError> {
@@ -75,6 +94,7 @@ impl AgentDesk for Desk {
             return Err(DeskError::NotLeading);
         }
         let answer = self.hub.hello(&hello, &key).map_err(|why| distrusted(host, why))?;
+        self.take_back(host, &hello.boot_id).await.map_err(|source| stored(host, source))?;
         Ok(json!(answer))
     }
 
@@ -89,15 +109,20 @@ impl AgentDesk for Desk {
             boot_id: taken.token.boot_id.clone(),
             token: taken.token.nonce.clone(),
             at: self.clock.now(),
+            left: taken.goodbye,
         };
         let value = serde_json::to_vec(&goodbye).expect("texts and a time are JSON");
         let txn = Txn::new()
             .expect(keys::host(host, HostRecord::Spec), Expect::Present)
             .put(keys::agent_goodbye(host), value);
-        let stored = |source| DeskError::Store { host: host.to_owned(), source };
-        match self.store.commit(txn).await.map_err(stored)? {
+        match self.store.commit(txn).await.map_err(|source| stored(host, source))? {
             Committed::Done { .. } => {
-                tracing::info!(host, boot = taken.token.boot_id, "the agent powers its host off");
+                let (boot, token) = (&taken.token.boot_id, &taken.token.nonce);
+                if taken.goodbye {
+                    tracing::info!(host, boot, token, "the agent says goodbye: its host goes off");
+                } else {
+                    tracing::info!(host, boot, token, "the agent has taken the order to power its host off");
+                }
                 Ok(())
             }
             Committed::Refused { .. } => {

@@ -36,9 +36,13 @@ use crate::config::Settings;
 /// Where the open sessions on BMCs are written down, so that a process which was killed leaves none behind.
 const SESSIONS: &str = "/muster/bmc-sessions/";
 
-/// Sessions on BMCs, in the store.
+/// Sessions on BMCs, in the store. Only a leader ends what another process has written down, which is over then: whoever
+/// does not lead may be asking a BMC to which the leader speaks.
 #[derive(Debug)]
-pub(super) struct StoreLedger(pub(super) Arc<dyn Store>);
+pub(super) struct StoreLedger {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) lead: Arc<Lead>,
+}
 
 impl StoreLedger {
     fn key(bmc: &str) -> String {
@@ -50,7 +54,7 @@ impl StoreLedger {
     }
 
     async fn write(&self, txn: Txn) {
-        if let Err(error) = self.0.commit(txn).await {
+        if let Err(error) = self.store.commit(txn).await {
             tracing::warn!(%error, "an open session on a BMC could not be written down");
         }
     }
@@ -59,17 +63,21 @@ impl StoreLedger {
 #[async_trait]
 impl Ledger for StoreLedger {
     async fn recall(&self, bmc: &str) -> Option<String> {
-        let entry = self.0.get(&Self::key(bmc)).await.ok().flatten()?;
+        self.lead.now()?;
+        let entry = self.store.get(&Self::key(bmc)).await.ok().flatten()?;
         String::from_utf8(entry.value.to_vec()).ok()
     }
 
     async fn remember(&self, bmc: &str, session: &str) {
-        self.write(Txn::new().put(Self::key(bmc), session.to_owned())).await;
+        let key = Self::key(bmc);
+        let txn =
+            if self.lead.now().is_some() { Txn::new() } else { Txn::new().expect(&key, Expect::Absent) };
+        self.write(txn.put(key, session.to_owned())).await;
     }
 
     async fn forget(&self, bmc: &str, session: &str) {
         let key = Self::key(bmc);
-        if let Ok(Some(entry)) = self.0.get(&key).await
+        if let Ok(Some(entry)) = self.store.get(&key).await
             && entry.value == session.as_bytes()
         {
             self.write(Txn::new().expect(&key, Expect::Modified(entry.modified)).delete(&key)).await;
@@ -147,7 +155,7 @@ pub(super) fn start(
         .into_iter()
         .map(|driver| Recorded::wrap(driver, Arc::clone(&transcripts), Arc::clone(clock)))
         .collect();
-    let lead = Lead::new(Arc::clone(clock));
+    let lead = Arc::clone(&parts.lead);
     let heard: Arc<dyn Agents> = match played {
         Some(one) => Arc::clone(&one.agents),
         None => Arc::new(Heard { hub: Arc::clone(&hub), lead: Arc::clone(&lead), factor: time_factor }),
@@ -202,16 +210,29 @@ pub(super) fn start(
 
 #[cfg(test)]
 mod tests {
+    use muster_model::{
+        Duration,
+        store::{Fence, Revision},
+    };
     use muster_store::memory::Memory;
 
     use super::*;
+    use crate::clock::SystemClock;
 
     #[tokio::test]
     async fn a_session_that_another_process_has_written_down_stays() {
-        let ledger = StoreLedger(Arc::new(Memory::default()));
+        let lead = Lead::new(Arc::new(SystemClock::new()));
+        let store: Arc<dyn Store> = Arc::new(Memory::default());
+        let ledger = StoreLedger { store: Arc::clone(&store), lead: Arc::clone(&lead) };
+        lead.set(Some((Fence { key: "/lead".into(), epoch: Revision(1) }, Duration::from_hours(1_000_000))));
         ledger.remember("10.0.0.5:443", "/sessions/1").await;
         ledger.remember("10.0.0.5:443", "/sessions/2").await;
         ledger.forget("10.0.0.5:443", "/sessions/1").await;
+        assert_eq!(ledger.recall("10.0.0.5:443").await.as_deref(), Some("/sessions/2"));
+        // Another process, which does not lead, ends nothing and overwrites nothing.
+        let other = StoreLedger { store, lead: Lead::new(Arc::new(SystemClock::new())) };
+        assert_eq!(other.recall("10.0.0.5:443").await, None);
+        other.remember("10.0.0.5:443", "/sessions/3").await;
         assert_eq!(ledger.recall("10.0.0.5:443").await.as_deref(), Some("/sessions/2"));
         ledger.forget("10.0.0.5:443", "/sessions/2").await;
         assert_eq!(ledger.recall("10.0.0.5:443").await, None);

@@ -7,17 +7,19 @@ use async_trait::async_trait;
 use muster_control::{
     hosts::Transcripts,
     inventory::{Inventory, Prober, Vault, VaultKey},
+    lead::Lead,
 };
 use muster_model::{
     Clock,
-    power::{Bmc, DriverKind, Fault, Identity, Power, PowerError},
+    host::unique,
+    power::{Bmc, DriverKind, Endpoint, Fault, Identity, Power, PowerError},
     store::Store,
 };
 use muster_power::{
     Limits,
     address::{AddressRules, Cidr},
     ipmi::Ipmi,
-    redfish::{Ledger, Redfish, Setup},
+    redfish::{Redfish, Setup},
 };
 
 use super::{hosts::StoreLedger, own::Own};
@@ -30,6 +32,8 @@ const KEY_FILE: &str = "credentials.key";
 pub(super) struct Parts {
     pub(super) inventory: Arc<Inventory>,
     pub(super) vault: Arc<Vault>,
+    /// The one leadership of this process.
+    pub(super) lead: Arc<Lead>,
     pub(super) prober: Arc<dyn Prober>,
     pub(super) rules: Arc<AddressRules>,
     /// Keeps the control plane's own addresses out of those rules.
@@ -48,17 +52,29 @@ pub(super) async fn open(
     clock: &Arc<dyn Clock>,
 ) -> anyhow::Result<Parts> {
     let rules = Arc::new(rules(settings)?);
-    let ledger = Arc::new(StoreLedger(Arc::clone(&store)));
+    let lead = Lead::new(Arc::clone(clock));
+    let ledger = Arc::new(StoreLedger { store: Arc::clone(&store), lead: Arc::clone(&lead) });
     let inventory = Inventory::open(store, Arc::clone(clock)).await.context("cannot load the inventory")?;
     let own = Own::open(settings, rules.own.clone(), Arc::clone(&inventory), clock).await;
     let key_file =
         settings.optional("credentials.key-file").map_or_else(|| data_dir.join(KEY_FILE), PathBuf::from);
     let key = VaultKey::open(&key_file).context("cannot open the key of the credentials")?;
     let vault = Arc::new(Vault::new(Arc::clone(&inventory), key));
-    let drivers = Drivers::new(Arc::clone(&rules), Arc::clone(&vault), Arc::clone(clock), ledger);
+    let drivers = Drivers {
+        redfish: Redfish::new(Setup {
+            rules: Arc::clone(&rules),
+            credentials: Arc::clone(&vault) as _,
+            clock: Arc::clone(clock),
+            limits: Limits::default(),
+            ledger,
+        }),
+        ipmi: Ipmi::new(Arc::clone(&rules), Arc::clone(&vault) as _, Arc::clone(clock)),
+        inventory: Arc::clone(&inventory),
+        lead: Arc::clone(&lead),
+    };
     let (redfish, ipmi) = (drivers.redfish.clone(), drivers.ipmi.clone());
     let transcripts = Arc::new(Transcripts::kept_in(data_dir));
-    Ok(Parts { inventory, vault, prober: Arc::new(drivers), rules, own, redfish, ipmi, transcripts })
+    Ok(Parts { inventory, vault, lead, prober: Arc::new(drivers), rules, own, redfish, ipmi, transcripts })
 }
 
 /// Which addresses may be called as BMCs.
@@ -92,29 +108,50 @@ pub(super) fn rules(settings: &Settings) -> anyhow::Result<AddressRules> {
 struct Drivers {
     redfish: Redfish,
     ipmi: Ipmi,
+    inventory: Arc<Inventory>,
+    lead: Arc<Lead>,
 }
 
 impl Drivers {
-    fn new(
-        rules: Arc<AddressRules>,
-        vault: Arc<Vault>,
-        clock: Arc<dyn Clock>,
-        ledger: Arc<dyn Ledger>,
-    ) -> Self {
-        let redfish = Redfish::new(Setup {
-            rules: Arc::clone(&rules),
-            credentials: Arc::clone(&vault) as _,
-            clock: Arc::clone(&clock),
-            limits: Limits::default(),
-            ledger,
+    /// A registered BMC has one process that speaks to it, in turn: the one that leads. The host that it belongs to, if
+    /// that is another process.
+    fn belongs_to(&self, bmc: &Bmc) -> Option<String> {
+        if self.lead.now().is_some() {
+            return None;
+        }
+        let wanted = place_of(bmc)?;
+        let mut owner = None;
+        self.inventory.each(|host| {
+            let there = host.readable().is_some_and(|spec| unique::bmcs(spec).contains(&wanted));
+            owner = owner.take().or_else(|| there.then(|| host.name.to_string()));
         });
-        Self { redfish, ipmi: Ipmi::new(rules, vault, clock) }
+        owner
     }
+}
+
+/// Where a BMC answers, in the one spelling of the inventory.
+fn place_of(bmc: &Bmc) -> Option<String> {
+    let (address, usual) = match &bmc.endpoint {
+        Endpoint::Redfish { url, .. } => {
+            let (scheme, authority) = url.split_once("://")?;
+            (authority, if scheme == "http" { 80 } else { 443 })
+        }
+        Endpoint::Ipmi { address, .. } => (address.as_str(), 623),
+        Endpoint::Wol { .. } | Endpoint::Agent | Endpoint::Webhook { .. } | Endpoint::DryRun => return None,
+    };
+    Some(unique::place(&address.parse().ok()?, None, usual))
 }
 
 #[async_trait]
 impl Prober for Drivers {
     async fn identify(&self, bmc: &Bmc) -> Result<Identity, PowerError> {
+        if let Some(host) = self.belongs_to(bmc) {
+            let why = format!(
+                "it is the BMC of host {host}, to which only the leading process speaks, and this one does not lead; look at \
+                 the host, or ask the one that leads"
+            );
+            return Err(PowerError::new(bmc, Fault::NotAsked { why }));
+        }
         let found = match bmc.driver() {
             DriverKind::Redfish => self.redfish.identify(bmc).await,
             DriverKind::Ipmi => self.ipmi.identify(bmc).await,
@@ -123,5 +160,29 @@ impl Prober for Drivers {
         // One question, asked by a person: no session stays behind for it. Those of the host loop stay.
         self.redfish.close_one(bmc).await;
         found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_model::power::{CipherSuite, Expected, Privilege, RedfishAuth, Trust};
+
+    use super::*;
+
+    #[test]
+    fn a_bmc_has_one_place_however_it_is_spelt() {
+        let bmc =
+            |endpoint| Bmc { host: String::new(), endpoint, credential: None, expect: Expected::default() };
+        let redfish = |url: &str| {
+            let (trust, auth) = (Trust::default(), RedfishAuth::default());
+            place_of(&bmc(Endpoint::Redfish { url: url.into(), system: None, trust, auth }))
+        };
+        let ipmi = |address: &str| {
+            let (suite, privilege) = (CipherSuite::default(), Privilege::default());
+            place_of(&bmc(Endpoint::Ipmi { address: address.into(), suite, privilege }))
+        };
+        assert_eq!(redfish("https://10.0.0.5").as_deref(), Some("10.0.0.5"));
+        assert_eq!(redfish("https://10.0.0.5:443"), ipmi("10.0.0.5:623"));
+        assert_eq!(redfish("http://[2001:db8::1]:8080").as_deref(), Some("[2001:db8::1]:8080"));
     }
 }

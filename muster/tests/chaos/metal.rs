@@ -170,8 +170,12 @@ impl Metal {
         let file = self.directory.join("agent.key");
         std::fs::write(&file, KEY).unwrap();
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        // A machine that goes off ends what runs on it, a moment after it was told to.
+        let off = self.directory.join("off.sh");
+        std::fs::write(&off, "(sleep 1; kill -TERM $PPID) >/dev/null 2>&1 &\n").unwrap();
+        let off = format!("sh {}", off.display());
         let child = Command::new(env!("CARGO_BIN_EXE_muster"))
-            .args(["agent", "--host", HOST, "--dry-run", "--every", "300ms", "--boot-id", "boot-1"])
+            .args(["agent", "--host", HOST, "--power-off", &off, "--every", "300ms", "--boot-id", "boot-1"])
             .args(["--server", &server.base, "--key-file", file.to_str().unwrap()])
             .stdout(Stdio::null())
             .stderr(Stdio::null())

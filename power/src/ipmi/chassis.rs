@@ -3,8 +3,8 @@
 use muster_model::{
     Known, Timestamp,
     power::{
-        Accepted, BootMode, BootOverride, BootTarget, Expected, Fault, Health, Identity, Leave, Order,
-        PowerAction, PowerState, Sensors, given_uuid, same_uuid,
+        Accepted, BootMode, BootOverride, BootTarget, DriverKind, Expected, Fault, Health, Identity, Leave,
+        Order, PowerAction, PowerState, Sensors, given_uuid, same_uuid,
     },
 };
 
@@ -24,6 +24,14 @@ struct BootFlags {
     persistent: bool,
     uefi: bool,
     device: u8,
+}
+
+/// What a BMC says when it is asked for the machine's UUID.
+enum Guid {
+    Said(String),
+    NotSaid,
+    /// It does not know the question.
+    Unknown,
 }
 
 pub(super) fn command(function: u8, number: u8, data: &[u8]) -> Command {
@@ -117,7 +125,7 @@ impl Chassis<'_> {
             BootTarget::Cd => 0x05,
             BootTarget::Setup => 0x06,
             BootTarget::UefiHttp => {
-                return Err(Fault::unsupported("boot by HTTP", muster_model::power::DriverKind::Ipmi));
+                return Err(Fault::unsupported("boot by HTTP", DriverKind::Ipmi));
             }
         };
         // Without this the flags expire after 60 s, which is less than some machines need to power on. BMCs
@@ -136,8 +144,15 @@ impl Chassis<'_> {
         // Valid, for every boot, UEFI.
         let flags = 0x80 | u8::from(!boot.once) << 6 | u8::from(uefi) << 5;
         if before.device == device && !before.valid {
-            // A leftover that looks like what is wanted would pass for success: put something else there first.
-            self.write_boot(0x80, u8::from(device == 0), leave).await.map_err(half_done)?;
+            // A leftover that looks like what is wanted would pass for success: something else must come to stand there
+            // first. That the flags are valid is no such sign, as some BMCs never say so.
+            let other = u8::from(device == 0);
+            self.write_boot(0x80, other, leave).await.map_err(half_done)?;
+            let found = self.boot_flags().await?.device;
+            if found != other {
+                let (wanted, found) = (format!("device {other:#x}"), format!("device {found:#x}"));
+                return Err(Fault::BootIgnored { wanted, found });
+            }
         }
         self.write_boot(flags, device, leave).await.map_err(half_done)?;
         let kept = self.boot_flags().await?;
@@ -205,32 +220,41 @@ impl Chassis<'_> {
             }
             _ => None,
         };
-        let uuid = self.guid().await?.filter(|uuid| given_uuid(uuid).is_some());
+        let uuid = match self.guid().await? {
+            Guid::Said(uuid) => Some(uuid),
+            Guid::NotSaid | Guid::Unknown => None,
+        };
         Ok(Identity { vendor, bmc_firmware: firmware, uuid, ..Identity::default() })
     }
 
-    async fn guid(&mut self) -> Result<Option<String>, Fault> {
+    async fn guid(&mut self) -> Result<Guid, Fault> {
         match self.session.command(&command(APPLICATION, 0x37, &[]), Repeat::Yes).await {
-            Ok(answer) => Ok(answer.get(..16).map(|bytes| {
+            Ok(answer) => Ok(answer.get(..16).map_or(Guid::NotSaid, |bytes| {
                 let hex = hex::encode(bytes);
-                format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+                let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
+                let uuid = parts.join("-");
+                if given_uuid(&uuid).is_some() { Guid::Said(uuid) } else { Guid::NotSaid }
             })),
-            Err(Trouble::Code(_)) => Ok(None),
+            Err(Trouble::Code(code)) => match completion("its UUID", code, self.credential) {
+                busy @ Fault::Busy { .. } => Err(busy),
+                Fault::Unsupported { .. } => Ok(Guid::Unknown),
+                _ => Ok(Guid::NotSaid),
+            },
             Err(Trouble::Fault(fault)) => Err(fault),
         }
     }
 
     /// An error unless the machine is the expected one. IPMI knows a UUID; a serial number alone cannot be
-    /// checked here and does not stop the call.
+    /// checked here and does not stop the call. Only another UUID is another machine: one that is not said now is asked
+    /// for again, and a BMC that knows none leaves the call to the host's next driver.
     async fn prove(&mut self, expect: &Expected) -> Result<(), Fault> {
         let Some(expected) = expect.uuid.as_deref().and_then(given_uuid) else { return Ok(()) };
+        let (what, expected) = ("UUID", expected.to_owned());
         match self.guid().await? {
-            Some(found) if same_uuid(&found, expected) => Ok(()),
-            found => Err(Fault::WrongHost {
-                what: "UUID",
-                expected: expected.to_owned(),
-                found: found.unwrap_or_else(|| "not reported".to_owned()),
-            }),
+            Guid::Said(found) if same_uuid(&found, &expected) => Ok(()),
+            Guid::Said(found) => Err(Fault::WrongHost { what, expected, found }),
+            Guid::NotSaid => Err(Fault::Unidentified { what, expected }),
+            Guid::Unknown => Err(Fault::unsupported("a check of its UUID", DriverKind::Ipmi)),
         }
     }
 }

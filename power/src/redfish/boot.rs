@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     conversation::{Conversation, link, refusal},
+    reset::busy,
     system::prove,
 };
 use crate::http::Answer;
@@ -29,16 +30,21 @@ impl Conversation<'_> {
         if allowed.is_some_and(|list| !list.iter().any(|entry| entry == target)) {
             return Err(Fault::unsupported(format!("boot from {target}"), DriverKind::Redfish));
         }
-        self.write_boot(path, &system, tag.as_deref(), &boot).await?;
+        let place = self.write_boot(path, &system, tag.as_deref(), &boot).await?;
 
         let (after, _) = self.system(path, expect).await?;
-        let kept = after.get("Boot").and_then(kept);
         let is_kept = |kept: &BootOverride| {
             kept.target == boot.target
-                && (boot.mode.is_none() || kept.mode == boot.mode)
+                && (boot.mode.is_none() || !takes_mode(&system) || kept.mode == boot.mode)
                 && (boot.url.is_none() || kept.url == boot.url)
         };
-        kept.filter(is_kept).ok_or_else(|| {
+        let shown_by = |resource: &Value| resource.get("Boot").and_then(kept).filter(is_kept);
+        if let Some(kept) = shown_by(&after) {
+            return Ok(kept);
+        }
+        // What was written to a settings resource may show there alone until the next reset, which is the one it is for.
+        let pending = if place == path { None } else { self.get_if_there(&place, "its settings").await? };
+        pending.as_ref().and_then(shown_by).ok_or_else(|| {
             let found = after.get("Boot").map(describe).unwrap_or_default();
             let wanted = boot.url.as_ref().map_or(target.to_owned(), |url| format!("{target} {url}"));
             Fault::BootIgnored { wanted, found: shown(&found).to_string() }
@@ -46,14 +52,14 @@ impl Conversation<'_> {
     }
 
     /// Tries what the BMC accepts: few fields or all of them, on the system or on its settings resource, with
-    /// the `ETag` as given, made strong, or without.
+    /// the `ETag` as given, made strong, or without. Tells where it was accepted.
     async fn write_boot(
         &mut self,
         path: &str,
         system: &Value,
         tag: Option<&str>,
         boot: &BootOverride,
-    ) -> Result<(), Fault> {
+    ) -> Result<String, Fault> {
         let base = path.trim_end_matches('/');
         let quirk = self.memory.quirks.boot_settings.as_ref().map(|suffix| format!("{base}{suffix}"));
         let settings = link(system, "/@Redfish.Settings/SettingsObject")?.or(quirk);
@@ -67,7 +73,8 @@ impl Conversation<'_> {
             let place_tag = if place == path { tag.map(str::to_owned) } else { self.tag_of(&place).await? };
             for body in &payloads {
                 match self.patch(&place, body, place_tag.as_deref()).await? {
-                    answer if answer.is_success() => return Ok(()),
+                    answer if answer.is_success() => return Ok(place),
+                    answer if self.is_busy(&answer) => return Err(busy("the boot setting", &answer)),
                     // Not this dialect; another one may be understood.
                     answer if matches!(answer.status, 400 | 404 | 405 | 409 | 412 | 428 | 501) => {
                         last = Some(answer);
@@ -127,11 +134,15 @@ fn payload(system: &Value, boot: &BootOverride, fields: Fields) -> Value {
     let shown_mode = system.pointer("/Boot/BootSourceOverrideMode");
     let mode = boot.mode.map(|mode| json!(mode_word(mode)));
     let mode = if fields == Fields::All { mode.or_else(|| shown_mode.cloned()) } else { mode };
-    // A resource that shows no mode takes none.
-    if let (Some(mode), Some(_)) = (mode, shown_mode) {
+    if let Some(mode) = mode.filter(|_| takes_mode(system)) {
         fields_out.insert("BootSourceOverrideMode".into(), mode);
     }
     json!({ "Boot": fields_out })
+}
+
+/// A resource that shows no mode takes none, and none is demanded of it.
+fn takes_mode(system: &Value) -> bool {
+    system.pointer("/Boot/BootSourceOverrideMode").is_some()
 }
 
 const fn target_word(target: BootTarget) -> &'static str {

@@ -2,6 +2,7 @@
 
 use muster_model::{
     Duration,
+    host::OnReset,
     power::{Accepted, DriverKind, Expected, Fault, Order, PowerAction, PowerState, shown},
 };
 use reqwest::Method;
@@ -19,7 +20,7 @@ const TASK_PAUSE: Duration = Duration::from_secs(1);
 const TASK_WATCH: Duration = Duration::from_secs(20);
 
 impl Conversation<'_> {
-    /// Reads, checks that this is the right machine and not there yet, and sends the next fitting reset type.
+    /// Reads, checks that this is the right machine and not there yet, and sends the reset type that fits.
     pub(super) async fn reset(
         &mut self,
         path: &str,
@@ -27,12 +28,12 @@ impl Conversation<'_> {
         order: Order,
     ) -> Result<Accepted, Fault> {
         let (system, _) = self.system(path, expect).await?;
-        if order.action.interrupts() {
-            prove(&system, expect)?;
-        }
         let state = power_state(&system);
         if order.action.is_met_by(&state) {
             return Ok(Accepted::AlreadyThere);
+        }
+        if order.action.interrupts() {
+            prove(&system, expect)?;
         }
         if let PowerState::Unknown { why } = state {
             return Err(Fault::malformed(
@@ -43,12 +44,13 @@ impl Conversation<'_> {
         let (target, allowed) = self.reset_action(path, &system).await?;
         let kind = pick(order, allowed.as_deref(), &self.memory.quirks.avoid).ok_or_else(|| {
             let offered = allowed.map(|list| list.join(", ")).unwrap_or_default();
-            Fault::unsupported(
-                format!("{} (it offers: {})", order.action, shown(&offered)),
-                DriverKind::Redfish,
-            )
+            let asked = match order.action {
+                PowerAction::On => order.on.as_str().to_owned(),
+                action => action.to_string(),
+            };
+            Fault::unsupported(format!("{asked} (it offers: {})", shown(&offered)), DriverKind::Redfish)
         })?;
-        if kind == "PushPowerButton" && order.action == PowerAction::On {
+        if kind == OnReset::PushPowerButton.as_str() {
             // The button toggles: one wrong reading would switch the machine off.
             let (again, _) = self.system(path, expect).await?;
             if power_state(&again) != PowerState::Off {
@@ -145,15 +147,12 @@ impl Conversation<'_> {
             202 => self.watch_task(&answer, &asked).await?,
             200..=299 => {}
             400 | 409 | 412 | 503 => {
-                let busy = self.is_busy(&answer) || answer.status == 503;
+                let is_busy = self.is_busy(&answer) || answer.status == 503;
                 let (system, _) = self.system(path, expect).await?;
                 if action.is_met_by(&power_state(&system)) {
                     return Ok(Accepted::AlreadyThere); // some refuse to do what is already done
                 }
-                return Err(match refusal(&asked, &answer) {
-                    Fault::Refused { answer, .. } if busy => Fault::Busy { why: answer },
-                    fault => fault,
-                });
+                return Err(if is_busy { busy(&asked, &answer) } else { refusal(&asked, &answer) });
             }
             500 | 502 | 504 => {
                 let why = refusal(&asked, &answer).to_string();
@@ -164,7 +163,8 @@ impl Conversation<'_> {
         Ok(Accepted::Sent { how: kind.to_owned() })
     }
 
-    fn is_busy(&self, answer: &Answer) -> bool {
+    /// Whether an answer says "not now" rather than "no", as this vendor puts it.
+    pub(super) fn is_busy(&self, answer: &Answer) -> bool {
         let ids = message_ids(answer);
         self.memory.quirks.busy.iter().any(|mark| ids.iter().any(|id| id.ends_with(mark.as_str())))
     }
@@ -189,6 +189,14 @@ impl Conversation<'_> {
     }
 }
 
+/// What a BMC that is not ready said.
+pub(super) fn busy(asked: &str, answer: &Answer) -> Fault {
+    match refusal(asked, answer) {
+        Fault::Refused { answer, .. } => Fault::Busy { why: answer },
+        fault => fault,
+    }
+}
+
 fn task_verdict(answer: &Answer, asked: &str) -> Result<(), Fault> {
     let Ok(task) = answer.json("a task") else { return Ok(()) };
     let state = task.get("TaskState").and_then(Value::as_str).unwrap_or_default();
@@ -202,11 +210,11 @@ fn task_verdict(answer: &Answer, asked: &str) -> Result<(), Fault> {
     Err(Fault::Refused { asked: asked.to_owned(), answer })
 }
 
-/// The reset type for this attempt: the first that is offered, then the next, and so on. Attempts past the
-/// end repeat the last one.
+/// The reset type to send. One for power on is taken as it was asked for, or not at all: the caller has announced it, and
+/// whether it may be sent again hangs on it. For the rest the first that is offered does.
 fn pick(order: Order, allowed: Option<&[String]>, avoid: &[String]) -> Option<&'static str> {
     let known: &[&str] = match order.action {
-        PowerAction::On => &["On", "ForceOn", "PushPowerButton"],
+        PowerAction::On => &[order.on.as_str()],
         PowerAction::GracefulOff => &["GracefulShutdown"],
         PowerAction::ForceOff => &["ForceOff"],
         PowerAction::Cycle => &["PowerCycle", "ForceRestart"],
@@ -216,12 +224,10 @@ fn pick(order: Order, allowed: Option<&[String]>, avoid: &[String]) -> Option<&'
         !avoid.iter().any(|bad| bad == **kind)
             && match allowed {
                 Some(list) => list.iter().any(|entry| entry == **kind),
-                None => **kind != "PushPowerButton", // a toggle is not sent on a guess
+                None => **kind != OnReset::PushPowerButton.as_str(), // a toggle is not sent on a guess
             }
     };
-    let fitting: Vec<_> = known.iter().filter(offered).collect();
-    let last = fitting.len().checked_sub(1)?;
-    fitting.get(usize::try_from(order.attempt).unwrap_or(last).min(last)).map(|kind| **kind)
+    known.iter().find(offered).copied()
 }
 
 #[cfg(test)]
@@ -229,29 +235,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_attempt_takes_the_next_offered_type() {
+    fn what_is_asked_for_is_sent_or_nothing() {
         #[track_caller]
         fn check(
             action: PowerAction,
-            attempt: u32,
+            on: OnReset,
             allowed: Option<&str>,
             avoid: &str,
             expected: Option<&str>,
         ) {
             let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
             let allowed = allowed.map(words);
-            let got = pick(Order { action, attempt }, allowed.as_deref(), &words(avoid));
-            assert_eq!(got, expected, "{action} {attempt} {allowed:?} without {avoid}");
+            let got = pick(Order { action, on }, allowed.as_deref(), &words(avoid));
+            assert_eq!(got, expected, "{action} {} {allowed:?} without {avoid}", on.as_str());
         }
+        use OnReset::{ForceOn, PushPowerButton};
         use PowerAction::{Cycle, ForceOff, On, Reset};
-        check(On, 0, Some("On ForceOn PushPowerButton"), "", Some("On"));
-        check(On, 1, Some("On ForceOn PushPowerButton"), "", Some("ForceOn"));
-        check(On, 2, Some("On ForceOn PushPowerButton"), "", Some("PushPowerButton"));
-        check(On, 9, Some("On"), "", Some("On"));
-        check(On, 2, None, "", Some("ForceOn")); // never a toggle on a guess
-        check(On, 0, Some("ForceOff"), "", None);
-        check(ForceOff, 0, None, "", Some("ForceOff"));
-        check(Cycle, 0, Some("ForceRestart"), "", Some("ForceRestart"));
-        check(Reset, 0, Some("ForceRestart GracefulRestart"), "ForceRestart", Some("GracefulRestart"));
+        let all = Some("On ForceOn PushPowerButton");
+        check(On, OnReset::On, all, "", Some("On"));
+        check(On, ForceOn, all, "", Some("ForceOn"));
+        check(On, PushPowerButton, all, "", Some("PushPowerButton"));
+        // The button toggles: it never stands in for what may be repeated.
+        check(On, ForceOn, Some("On PushPowerButton"), "", None);
+        check(On, OnReset::On, Some("PushPowerButton"), "", None);
+        check(On, OnReset::On, Some("ForceOn"), "", None);
+        check(On, ForceOn, None, "", Some("ForceOn"));
+        check(On, PushPowerButton, None, "", None); // never a toggle on a guess
+        check(ForceOff, OnReset::On, None, "", Some("ForceOff"));
+        check(Cycle, OnReset::On, Some("ForceRestart"), "", Some("ForceRestart"));
+        check(
+            Reset,
+            OnReset::On,
+            Some("ForceRestart GracefulRestart"),
+            "ForceRestart",
+            Some("GracefulRestart"),
+        );
     }
 }

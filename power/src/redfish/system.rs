@@ -135,13 +135,14 @@ fn is_expected(system: &Value, expect: &Expected) -> bool {
 
 /// An error unless the machine has proved to be the expected one. Records without marks cannot be checked.
 pub(super) fn prove(system: &Value, expect: &Expected) -> Result<(), Fault> {
+    contradicts(system, expect)?;
     let [serial, uuid] = marks(system, expect);
     if is_expected(system, expect) || (serial.1.is_none() && uuid.1.is_none()) {
-        return contradicts(system, expect);
+        return Ok(());
     }
     let (what, expected, _) = if serial.1.is_some() { serial } else { uuid };
-    let expected = expected.unwrap_or_default().to_owned();
-    Err(Fault::WrongHost { what, expected, found: "not reported".into() })
+    // Some BMCs leave both out while the machine is off. That is no other machine, and no proof either.
+    Err(Fault::Unidentified { what, expected: expected.unwrap_or_default().to_owned() })
 }
 
 /// Five values. What a BMC leaves out or invents is unknown.
@@ -207,7 +208,10 @@ mod tests {
         fn check(expect: (Option<&str>, Option<&str>), system: Value, readable: bool, stoppable: bool) {
             let expect = Expected { serial: expect.0.map(Into::into), uuid: expect.1.map(Into::into) };
             assert_eq!(contradicts(&system, &expect).is_ok(), readable, "read {system}");
-            assert_eq!(prove(&system, &expect).is_ok(), stoppable, "stop {system}");
+            let proof = prove(&system, &expect);
+            assert_eq!(proof.is_ok(), stoppable, "stop {system}");
+            let code = if readable { "POWER_UNIDENTIFIED" } else { "POWER_WRONG_HOST" };
+            assert!(proof.is_ok() || proof.as_ref().is_err_and(|fault| fault.code() == code), "{proof:?}");
         }
         check((None, None), json!({"SerialNumber": "X"}), true, true);
         check((Some("X1"), None), json!({"SerialNumber": "x1 "}), true, true);

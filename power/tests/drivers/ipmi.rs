@@ -9,8 +9,8 @@ use muster_emulate::{
 use muster_model::{
     Duration, Known,
     power::{
-        Accepted, Bmc, BootMode, BootOverride, BootTarget, CipherSuite, Credentials, Endpoint, Expected,
-        Leave, Order, Power as _, PowerAction, PowerState, Privilege,
+        Accepted, Advice, Bmc, BootMode, BootOverride, BootTarget, CipherSuite, Credentials, Endpoint,
+        Expected, Leave, Order, Power as _, PowerAction, PowerState, Privilege,
     },
 };
 use muster_power::ipmi::Ipmi;
@@ -318,4 +318,54 @@ async fn a_boot_mode_is_kept_unless_another_is_asked_for() {
     let error = set(BootTarget::Pxe, Some(BootMode::Legacy)).await.unwrap_err();
     assert_eq!(error.code(), "POWER_BOOT_OVERRIDE_IGNORED", "{error}");
     assert!(error.to_string().contains("device 0x1, UEFI"), "{error}");
+}
+
+/// A leftover that looks like what is wanted is no success, and a BMC that never calls its flags valid no failure.
+#[tokio::test]
+async fn a_boot_device_that_stood_there_before_is_not_taken_for_one_that_was_set() {
+    let bmc = emulated().await;
+    let vault = Vault::with("lab", "admin", "secret");
+    let (driver, host) = (driver(&vault), host(bmc.address.port(), CipherSuite::Sha256));
+    let set = async || {
+        let boot = BootOverride { target: BootTarget::Disk, mode: None, once: true, url: None };
+        driver.set_boot(&host, boot, &Leave::unlimited()).await
+    };
+    bmc.set_faults(Faults { never_valid: true, ..Faults::default() });
+    for _ in 0..2 {
+        assert_eq!(set().await.unwrap().target, BootTarget::Disk);
+    }
+    bmc.set_faults(Faults { never_valid: true, ignore_boot: true, ..Faults::default() });
+    let error = set().await.unwrap_err();
+    assert_eq!(error.code(), "POWER_BOOT_OVERRIDE_IGNORED", "{error}");
+}
+
+/// Only another UUID is another machine.
+#[tokio::test]
+async fn a_bmc_that_does_not_say_its_uuid_is_not_another_machine() {
+    let bmc = emulated().await;
+    let vault = Vault::with("lab", "admin", "secret");
+    let (driver, mut host) = (driver(&vault), host(bmc.address.port(), CipherSuite::Sha256));
+    bmc.machine.switch_on();
+    bmc.machine.until(|seen| seen.running).await;
+    host.expect.uuid = driver.identify(&host).await.unwrap().uuid;
+    assert!(host.expect.uuid.is_some());
+    let cut = Order::first(PowerAction::ForceOff);
+    for (code, expected) in [
+        (0xc0, ("POWER_BUSY", Advice::Later)),
+        (0xc3, ("POWER_BUSY", Advice::Later)),
+        (0xd2, ("POWER_BUSY", Advice::Later)),
+        (0xcb, ("POWER_UNIDENTIFIED", Advice::Later)),
+        (0xc1, ("POWER_UNSUPPORTED", Advice::OtherDriver)),
+    ] {
+        bmc.set_faults(Faults { guid_completion: Some(code), ..Faults::default() });
+        let error = driver.request(&host, cut, &Leave::unlimited()).await.unwrap_err();
+        assert_eq!((error.code(), error.advice()), expected, "{code:#x}: {error}");
+    }
+    assert!(bmc.counters().controls.is_empty() && bmc.machine.look().running);
+    bmc.set_faults(Faults::default());
+    let uuid = host.expect.uuid.replace("a1234567-89ab-cdef-a123-456789abcdef".into());
+    let error = driver.request(&host, cut, &Leave::unlimited()).await.unwrap_err();
+    assert_eq!(error.code(), "POWER_WRONG_HOST", "{error}");
+    host.expect.uuid = uuid;
+    assert!(driver.request(&host, cut, &Leave::unlimited()).await.is_ok());
 }

@@ -9,9 +9,10 @@ use async_trait::async_trait;
 use muster_emulate::redfish::{Faults, Fleet, Layout, RedfishBmc};
 use muster_model::{
     Clock, Duration, Timestamp,
+    host::OnReset,
     power::{
-        Accepted, Advice, Bmc, BootOverride, BootTarget, Fault, Leave, Order, Power, PowerAction, PowerError,
-        PowerState, Trust,
+        Accepted, Advice, Bmc, BootMode, BootOverride, BootTarget, Fault, Leave, Order, Power, PowerAction,
+        PowerError, PowerState, Trust,
     },
 };
 use muster_power::{
@@ -23,6 +24,10 @@ use crate::support::{Vault, clock, read_until, redfish, redfish_host, redfish_ho
 
 const ON: Order = Order::first(PowerAction::On);
 const FORCE: Order = Order::first(PowerAction::ForceOff);
+
+const fn on_by(on: OnReset) -> Order {
+    Order { action: PowerAction::On, on }
+}
 
 /// One emulated machine that runs, with its record and a driver.
 struct Lab {
@@ -114,15 +119,11 @@ async fn ops_r10_03_accepted_without_effect_is_not_done() {
         Accepted::Sent { .. }
     ));
     assert_eq!(lab.read().await.unwrap(), PowerState::Off, "accepted is not on");
-    // The next attempts take other reset types.
-    for attempt in 1..3 {
-        let _ = lab
-            .driver
-            .request(&lab.host, Order { action: PowerAction::On, attempt }, &Leave::unlimited())
-            .await
-            .unwrap();
+    // The next attempts ask for other reset types.
+    for on in [OnReset::ForceOn, OnReset::PushPowerButton] {
+        let _ = lab.driver.request(&lab.host, on_by(on), &Leave::unlimited()).await.unwrap();
     }
-    assert_eq!(lab.bmc().counters().resets, ["On", "ForceOn", "ForceOn"]);
+    assert_eq!(lab.bmc().counters().resets, ["On", "ForceOn", "PushPowerButton"]);
 }
 
 #[tokio::test]
@@ -325,7 +326,6 @@ async fn reset_types_come_from_the_bmc() {
     for faults in [
         Faults { action_info: true, ..Faults::default() },
         Faults { task: true, ..Faults::default() },
-        Faults { reset_types: Some(vec!["ForceOn".into(), "ForceOff".into()]), ..Faults::default() },
         Faults { session_limit: Some(0), ..Faults::default() },
     ] {
         let lab = Lab::new().await;
@@ -347,6 +347,41 @@ async fn reset_types_come_from_the_bmc() {
     let error = lab.driver.request(&lab.host, ON, &Leave::unlimited()).await.unwrap_err();
     assert_eq!(error.code(), "POWER_REFUSED", "{error}");
     assert!(error.to_string().contains("power sequencer"), "{error}");
+}
+
+/// The button toggles: it is pressed when it was asked for, and a BMC without the way that was asked for is sent nothing.
+#[tokio::test]
+async fn the_button_is_never_pressed_in_place_of_what_was_asked_for() {
+    let lab = Lab::new().await;
+    let offers = |types: &[&str]| {
+        let types = types.iter().map(ToString::to_string).collect();
+        lab.bmc().set_faults(Faults { reset_types: Some(types), ..Faults::default() });
+    };
+    let ask = async |on| lab.driver.request(&lab.host, on_by(on), &Leave::unlimited()).await;
+    for (offered, on) in [
+        (&["On", "PushPowerButton"][..], OnReset::ForceOn),
+        (&["PushPowerButton"], OnReset::On),
+        (&["PushPowerButton"], OnReset::ForceOn),
+        (&["On", "ForceOn"], OnReset::PushPowerButton),
+    ] {
+        offers(offered);
+        let error = ask(on).await.unwrap_err();
+        assert_eq!((error.code(), error.advice()), ("POWER_UNSUPPORTED", Advice::OtherDriver), "{error}");
+        assert!(error.to_string().contains(&offered.join(", ")), "{error}");
+    }
+    assert!(lab.bmc().counters().resets.is_empty(), "{:?}", lab.bmc().counters());
+    offers(&["PushPowerButton"]);
+    assert!(matches!(ask(OnReset::PushPowerButton).await, Ok(Accepted::Sent { .. })));
+    read_until(&lab.driver, &lab.host, &PowerState::On).await;
+    // The driver looks before it presses, and a machine that is on is left alone.
+    assert_eq!(ask(OnReset::PushPowerButton).await.unwrap(), Accepted::AlreadyThere);
+    assert_eq!(lab.bmc().counters().resets, ["PushPowerButton"]);
+    lab.bmc().systems[0].machine.press_button();
+    assert_eq!(
+        lab.read().await.unwrap(),
+        PowerState::Off,
+        "before a system runs, the button takes the power"
+    );
 }
 
 /// A reset that was accepted is under way, whatever becomes of the resource that watches it.
@@ -461,6 +496,123 @@ async fn an_image_for_a_boot_by_http_is_set_with_the_target_and_read_back() {
     let error = lab.driver.set_boot(&lab.host, http, &Leave::unlimited()).await.unwrap_err();
     assert_eq!(error.code(), "POWER_BOOT_OVERRIDE_IGNORED", "{error}");
     assert!(error.to_string().contains(url), "{error}");
+}
+
+/// The connection breaks after the request was taken: nobody says whether it was carried out, and nobody asks again.
+#[tokio::test]
+async fn a_reset_whose_answer_is_cut_off_is_of_unknown_outcome() {
+    let lab = Lab::running().await;
+    lab.bmc().set_faults(Faults { drop_reset_answer: true, ..Faults::default() });
+    let graceful = Order::first(PowerAction::GracefulOff);
+    let error = lab.driver.request(&lab.host, graceful, &Leave::unlimited()).await.unwrap_err();
+    assert_eq!((error.code(), error.advice()), ("POWER_OUTCOME_UNKNOWN", Advice::ReadFirst), "{error}");
+    assert_eq!(lab.bmc().counters().resets, ["GracefulShutdown"]);
+    read_until(&lab.driver, &lab.host, &PowerState::Off).await;
+}
+
+/// Silence about who it is, where it was said before, is neither another machine nor a proof.
+#[tokio::test]
+async fn a_machine_that_says_nothing_of_itself_while_it_is_off_is_not_another_one() {
+    let lab = Lab::new().await;
+    lab.bmc().set_faults(Faults { blank_when_off: true, ..Faults::default() });
+    assert_eq!(lab.read().await.unwrap(), PowerState::Off);
+    let off = lab.driver.request(&lab.host, FORCE, &Leave::unlimited()).await;
+    assert_eq!(off.unwrap(), Accepted::AlreadyThere, "nothing is switched, so nothing has to be proved");
+    let cycle = Order::first(PowerAction::Cycle);
+    let error = lab.driver.request(&lab.host, cycle, &Leave::unlimited()).await.unwrap_err();
+    assert_eq!((error.code(), error.advice()), ("POWER_UNIDENTIFIED", Advice::Later), "{error}");
+    let pxe = BootOverride { target: BootTarget::Pxe, mode: None, once: true, url: None };
+    let error = lab.driver.set_boot(&lab.host, pxe, &Leave::unlimited()).await.unwrap_err();
+    assert_eq!(error.code(), "POWER_UNIDENTIFIED", "{error}");
+    let counters = lab.bmc().counters();
+    assert_eq!((counters.resets.len(), counters.boot_writes), (0, 0), "{counters:?}");
+    // On, it says who it is, and may be switched.
+    let _ = lab.driver.request(&lab.host, ON, &Leave::unlimited()).await.unwrap();
+    read_until(&lab.driver, &lab.host, &PowerState::On).await;
+    assert!(lab.driver.request(&lab.host, FORCE, &Leave::unlimited()).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_boot_mode_is_not_demanded_of_a_bmc_that_has_none() {
+    let lab = Lab::new().await;
+    lab.bmc().set_faults(Faults { no_boot_mode: true, ..Faults::default() });
+    let mode = Some(BootMode::Uefi);
+    let boot = BootOverride { target: BootTarget::Pxe, mode, once: true, url: None };
+    let kept = lab.driver.set_boot(&lab.host, boot, &Leave::unlimited()).await.unwrap();
+    assert_eq!((kept.target, kept.mode), (BootTarget::Pxe, None), "and it says that the mode was not set");
+}
+
+/// "Not now" is told from "no" by what each vendor calls it, for boot settings as for resets.
+#[tokio::test]
+async fn a_vendor_s_word_for_busy_is_busy_and_another_s_is_not() {
+    let pxe = BootOverride { target: BootTarget::Pxe, mode: None, once: true, url: None };
+    for (maker, code) in [("HPE", "POWER_BUSY"), ("Muster", "POWER_REFUSED")] {
+        let lab = Lab::new().await;
+        lab.bmc().set_faults(Faults {
+            say_manufacturer: Some(maker.into()),
+            refuse_boot: Some("iLO.2.14.UnableToModifyDuringSystemPOST".into()),
+            ..Faults::default()
+        });
+        let error = lab.driver.set_boot(&lab.host, pxe.clone(), &Leave::unlimited()).await.unwrap_err();
+        assert_eq!(error.code(), code, "{maker}: {error}");
+    }
+    let lab = Lab::running().await;
+    lab.bmc().set_faults(Faults {
+        say_manufacturer: Some("Dell Inc.".into()),
+        conflict_after_off: Duration::from_mins(1),
+        ..Faults::default()
+    });
+    let _ = lab.driver.request(&lab.host, FORCE, &Leave::unlimited()).await.unwrap();
+    let error = lab.driver.request(&lab.host, ON, &Leave::unlimited()).await.unwrap_err();
+    assert_eq!((error.code(), error.advice()), ("POWER_BUSY", Advice::Later), "{error}");
+}
+
+/// What a vendor's BMC offers and does badly is not used.
+#[tokio::test]
+async fn a_reset_that_does_harm_is_avoided() {
+    let lab = Lab::running().await;
+    let types = Some(vec!["GracefulRestart".to_owned(), "ForceRestart".to_owned()]);
+    lab.bmc().set_faults(Faults {
+        say_manufacturer: Some("Lenovo".into()),
+        reset_types: types,
+        ..Faults::default()
+    });
+    let _ =
+        lab.driver.request(&lab.host, Order::first(PowerAction::Reset), &Leave::unlimited()).await.unwrap();
+    assert_eq!(lab.bmc().counters().resets, ["ForceRestart"]);
+}
+
+/// Boot settings that apply at the next reset show in the settings resource alone until then.
+#[tokio::test]
+async fn a_boot_setting_for_the_next_reset_is_read_back_where_it_was_written() {
+    let pxe = BootOverride { target: BootTarget::Pxe, mode: None, once: true, url: None };
+    let lab = Lab::new().await;
+    lab.bmc().set_faults(Faults { ami_boot: true, boot_at_reset: true, ..Faults::default() });
+    let kept = lab.driver.set_boot(&lab.host, pxe.clone(), &Leave::unlimited()).await.unwrap();
+    assert_eq!((kept.target, kept.once), (BootTarget::Pxe, true));
+    let system = &lab.bmc().systems[0];
+    assert_eq!(system.boot_target(), "None", "not yet");
+    let _ = lab.driver.request(&lab.host, ON, &Leave::unlimited()).await.unwrap();
+    assert_eq!(system.boot_target(), "Pxe");
+    // What is forgotten there as well was ignored.
+    let lab = Lab::new().await;
+    lab.bmc().set_faults(Faults {
+        ami_boot: true,
+        boot_at_reset: true,
+        ignore_boot: true,
+        ..Faults::default()
+    });
+    let error = lab.driver.set_boot(&lab.host, pxe, &Leave::unlimited()).await.unwrap_err();
+    assert_eq!(error.code(), "POWER_BOOT_OVERRIDE_IGNORED", "{error}");
+}
+
+#[tokio::test]
+async fn a_weak_etag_is_sent_as_a_strong_one() {
+    let lab = Lab::new().await;
+    lab.bmc().set_faults(Faults { weak_etag: true, ..Faults::default() });
+    let pxe = BootOverride { target: BootTarget::Pxe, mode: None, once: true, url: None };
+    let kept = lab.driver.set_boot(&lab.host, pxe, &Leave::unlimited()).await.unwrap();
+    assert_eq!(kept.target, BootTarget::Pxe);
 }
 
 #[tokio::test]

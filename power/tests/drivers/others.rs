@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc, Mutex,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use axum::{Json, Router, http::HeaderMap, http::StatusCode, routing::post};
@@ -230,8 +230,14 @@ async fn webhooks_are_signed_and_work_once() {
     let (behind, wall) = (Arc::clone(&machine), clock());
     let seen = Arc::new(Mutex::new((Seen::default(), Vec::<(Call, String)>::new())));
     let calls = Arc::clone(&seen);
+    let (asked, odd) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let (counted, says_nothing) = (Arc::clone(&asked), Arc::clone(&odd));
     let handler = move |headers: HeaderMap, Json(call): Json<Call>| async move {
         let signature = headers["x-muster-signature"].to_str().unwrap().to_owned();
+        counted.fetch_add(1, Ordering::SeqCst);
+        if says_nothing.load(Ordering::SeqCst) {
+            return Ok(Json(serde_json::json!({})));
+        }
         let mut seen = seen.lock().unwrap();
         if call.check(&Secret::new("the key"), &signature, &mut seen.0, wall.now()).is_err() {
             return Err(StatusCode::UNAUTHORIZED);
@@ -277,7 +283,17 @@ async fn webhooks_are_signed_and_work_once() {
     let other = Call { host: "n2".into(), ..call.clone() };
     assert!(other.check(&key, &signature, &mut Seen::default(), call.issued).is_err());
     vault.set("lab", "hook", "wrong key");
-    assert_eq!(driver.read(&host).await.unwrap_err().code(), "POWER_DENIED");
+    let before = asked.load(Ordering::SeqCst);
+    for _ in 0..3 {
+        assert_eq!(driver.read(&host).await.unwrap_err().code(), "POWER_DENIED");
+    }
+    assert_eq!(asked.load(Ordering::SeqCst), before + 1, "an account that was refused is not tried again");
+    vault.set("lab", "hook", "the key");
+    odd.store(true, Ordering::SeqCst);
+    let before = asked.load(Ordering::SeqCst);
+    let error = driver.request(&host, ON, &Leave::unlimited()).await.unwrap_err();
+    assert_eq!(error.code(), "POWER_MALFORMED_ANSWER", "{error}");
+    assert_eq!(asked.load(Ordering::SeqCst), before + 1, "nothing is switched on a guess");
 }
 
 #[tokio::test]

@@ -1,12 +1,26 @@
 //! The Redfish driver against our emulator and against sushy-tools.
 
-use std::sync::Arc;
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use muster_emulate::redfish::{Fleet, Layout};
+use muster_model::power::{
+    Endpoint, Expected, Fault, Leave, Order, Power as _, PowerAction, PowerState, Trust,
+};
+use muster_power::{
+    address::{AddressRules, Resolver},
+    redfish::{Redfish, Setup},
+};
 
 use crate::support::{
-    Vault, clock, conformance, peers, redfish, redfish_host, redfish_host_trusting, within,
+    Vault, clock, conformance, peers, read_until, redfish, redfish_host, redfish_host_trusting, setup, within,
 };
-use muster_emulate::redfish::{Fleet, Layout};
-use muster_model::power::{Endpoint, Expected, Fault, Power as _, Trust};
 
 async fn fleet(layout: Layout) -> Fleet {
     Fleet::start(&layout, clock()).await.unwrap()
@@ -90,4 +104,52 @@ async fn ops_r10_sushy_tools_does_on_off_status_100_times() {
     })
     .await;
     conformance::hundred(&driver, &host).await;
+}
+
+/// Several systems and none named: the UUID says which one, and only that one is switched.
+#[tokio::test]
+async fn one_of_several_systems_is_known_by_its_uuid() {
+    let fleet = fleet(Layout { systems: 3, ..Layout::default() }).await;
+    let bmc = fleet.first();
+    let (driver, mut host) = (redfish(&lab()), redfish_host(&bmc.url()));
+    assert_eq!(driver.read(&host).await.unwrap_err().code(), "POWER_AMBIGUOUS_SYSTEM");
+    host.expect.uuid = Some(bmc.systems[1].uuid.to_uppercase());
+    let _ = driver.request(&host, Order::first(PowerAction::On), &Leave::unlimited()).await.unwrap();
+    read_until(&driver, &host, &PowerState::On).await;
+    let on: Vec<_> = bmc.systems.iter().map(|system| system.machine.look().boots).collect();
+    assert_eq!(on, [0, 1, 0]);
+    host.expect.uuid = Some("00000000-0000-4000-8000-00000000ffff".into());
+    assert_eq!(driver.read(&host).await.unwrap_err().code(), "POWER_AMBIGUOUS_SYSTEM");
+}
+
+/// Answers with an address that is allowed once, and with another from then on.
+#[derive(Debug, Default)]
+struct Rebinds(AtomicUsize);
+
+#[async_trait]
+impl Resolver for Rebinds {
+    async fn resolve(&self, _: &str) -> Result<Vec<IpAddr>, String> {
+        let asked = self.0.fetch_add(1, Ordering::SeqCst);
+        Ok(vec![IpAddr::from([127, 0, 0, if asked == 0 { 1 } else { 9 }])])
+    }
+}
+
+/// The address that was judged is the one that is connected to, for all requests of a call; the next call judges anew.
+#[tokio::test]
+async fn ops_r19_a_name_that_is_bound_anew_is_not_followed() {
+    let fleet = fleet(Layout::default()).await;
+    let (bmc, resolver) = (fleet.first(), Arc::new(Rebinds::default()));
+    let rules = AddressRules {
+        allow: vec!["127.0.0.1/32".parse().unwrap()],
+        plain_http: true,
+        resolver: Arc::clone(&resolver) as _,
+        ..AddressRules::default()
+    };
+    let driver = Redfish::new(Setup { rules: Arc::new(rules), ..setup(&lab()) });
+    let host = redfish_host(&format!("http://rebind.example:{}", bmc.address.port()));
+    assert_eq!(driver.read(&host).await.unwrap().state, PowerState::Off);
+    assert_eq!(resolver.0.load(Ordering::SeqCst), 1, "one question for the whole call");
+    let before = bmc.counters().connections;
+    assert_eq!(driver.read(&host).await.unwrap_err().code(), "POWER_ADDRESS_REFUSED");
+    assert_eq!(bmc.counters().connections, before);
 }

@@ -18,6 +18,7 @@ use crate::{
     app::App,
     body::{self, Accepts},
     error::{ApiError, Code},
+    peer::Peer,
 };
 
 /// Longest message: a host with a hundred network cards fits.
@@ -29,7 +30,7 @@ pub async fn hello(
     Path(name): Path<String>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let message = message(&app, &name, request).await?;
+    let message = message(&app, request).await?;
     let answer = app.agents.hello(&name, message).await.map_err(refuse)?;
     Ok(reply::value(StatusCode::OK, &answer))
 }
@@ -40,22 +41,23 @@ pub async fn taken(
     Path(name): Path<String>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let message = message(&app, &name, request).await?;
+    let message = message(&app, request).await?;
     app.agents.taken(&name, message).await.map_err(refuse)?;
     Ok(reply::value(StatusCode::OK, &json!({ "message": "noted", "name": name })))
 }
 
-/// The body, within the limits that hold for everybody. Unknown hosts share one allowance.
-async fn message(app: &App, name: &str, request: Request) -> Result<Value, ApiError> {
-    let known = app.inventory.host(name).is_some();
-    let who: Arc<str> = if known { format!("agent of {name}").into() } else { "agents of nobody".into() };
+/// The body. Whoever is not believed yet takes nothing from the host that it claims to be: until the signature is checked,
+/// only the address counts that a message came from. What a believed agent may say is bounded by those who believe it.
+async fn message(app: &App, request: Request) -> Result<Value, ApiError> {
+    let (parts, body) = request.into_parts();
+    let from = parts.extensions.get::<Peer>().map(|peer| peer.address.ip());
+    let who: Arc<str> = from.map_or_else(|| "agents".into(), |from| format!("agents at {from}").into());
     if let Err(wait) = app.rate.take(&who, app.clock.monotonic()) {
         app.metrics.rate_limited.inc();
         let seconds = wait.millis().div_ceil(1000).max(1);
         return Err(ApiError::new(Code::RateLimited, "Too many requests")
             .header(header::RETRY_AFTER, &seconds.to_string()));
     }
-    let (parts, body) = request.into_parts();
     let bytes = body::read(&parts.headers, body, Accepts::Json, MAX_BODY, app.limits.body_timeout).await?;
     Call::json(&bytes)
 }

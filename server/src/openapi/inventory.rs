@@ -85,7 +85,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     operation!("post" "/api/v1/hosts/{name}/boot" "reportHostBoot" 200 Some("BootProgress") => Some("Message"), &[], "Report boot progress (controllers, or the token of this server)"),
     operation!("post" "/api/v1/hosts/{name}/boot-token" "makeBootToken" 201 None => Some("BootToken"), &["project"], "Make a token for a server's boot reports; it is shown once"),
     operation!("post" "/api/v1/hosts/{name}/agent/hello" "agentHello" 200 Some("AgentHello") => Some("AgentAnswer"), &[], "A sign of life of the agent on a server, signed with that server's key; the answer may order it to power off"),
-    operation!("post" "/api/v1/hosts/{name}/agent/taken" "agentTaken" 200 Some("AgentTaken") => Some("Message"), &[], "The agent has taken the order and powers its server off"),
+    operation!("post" "/api/v1/hosts/{name}/agent/taken" "agentTaken" 200 Some("AgentTaken") => Some("Message"), &[], "The agent has taken the order; with goodbye: its server goes off"),
     operation!("get" "/api/v1/inventory" "readInventory" 200 None => Some("Inventory"), &["project"], "Figures, settings in force, and records that were set aside"),
     operation!("put" "/api/v1/inventory/config" "configureHosts" 200 Some("HostSettings") => Some("HostSettingsKept"), &["if-match"], "Change the settings of all hosts: marks, limits, Prometheus, energy price"),
     operation!("post" "/api/v1/discover" "discover" 200 Some("DiscoverRequest") => Some("Discovered"), &["project"], "Ask a BMC what it is"),
@@ -129,7 +129,8 @@ fn agents(text: &Value, time: &Value) -> Value {
             "config": { "type": "object" }, "revision": text } },
         "AgentAnswer": { "type": "object", "properties": { "powerOff": reference("AgentToken") } },
         "AgentTaken": { "type": "object", "required": ["token", "nonce", "sent", "signature"], "properties": {
-            "token": reference("AgentToken"), "nonce": text, "sent": time, "signature": text } },
+            "token": reference("AgentToken"), "nonce": text, "sent": time, "signature": text,
+            "goodbye": { "type": "boolean", "default": false } } },
     })
 }
 

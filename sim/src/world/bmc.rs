@@ -221,7 +221,7 @@ impl Power for Driver {
             state.say(&format!(
                 "{process} sends {} to {machine} by {kind}, attempt {}",
                 order.action,
-                order.attempt + 1
+                order.on as u8 + 1
             ));
             state.judge_call(process, &bmc.host, &machine, order.action, sent);
             lost

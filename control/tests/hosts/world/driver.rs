@@ -68,6 +68,46 @@ impl TestDriver {
         }
         Ok(())
     }
+
+    /// Does what is ordered. Whether the answer never comes.
+    fn take(&self, bmc: &Bmc, order: Order) -> Result<bool, PowerError> {
+        let (now, name) = (self.outside.clock.now(), self.name());
+        let mut state = self.outside.state();
+        if let (Some(expected), Some(found)) = (&bmc.expect.uuid, &state.machines[&bmc.host].uuid)
+            && order.action.interrupts()
+            && expected != found
+        {
+            let (expected, found) = (expected.clone(), found.clone());
+            return Err(PowerError::new(bmc, Fault::WrongHost { what: "UUID", expected, found }));
+        }
+        state.calls.push((now, bmc.host.clone(), self.kind, order));
+        if let Endpoint::Wol { mac, .. } = &bmc.endpoint {
+            state.packets.push(*mac);
+        }
+        let machine = state.machines.get_mut(&bmc.host).unwrap();
+        let (action, swallows) = (order.action.to_string(), machine.swallows);
+        if machine.unable.contains(&(name, action.as_str())) {
+            state.calls.pop();
+            return Err(self.unable(bmc, &action));
+        }
+        match order.action {
+            PowerAction::On if !machine.ignores_on.contains(name) => machine.switch(true, now),
+            PowerAction::GracefulOff if !machine.ignores_acpi && machine.is_up(now) => {
+                machine.shutdown_at = Some(now.saturating_add(machine.shutdown));
+                if self.kind == DriverKind::Agent {
+                    let op = String::new();
+                    state.goodbyes.insert(bmc.host.clone(), Goodbye { op, at: now });
+                }
+            }
+            PowerAction::ForceOff if !machine.ignores_force => machine.switch(false, now),
+            PowerAction::Cycle => {
+                machine.switch(false, now);
+                machine.switch(true, now);
+            }
+            _ => {}
+        }
+        Ok(swallows)
+    }
 }
 
 #[async_trait]
@@ -127,40 +167,8 @@ impl Power for TestDriver {
         if self.outside.state().machines[&bmc.host].busy {
             return Err(PowerError::new(bmc, Fault::Busy { why: "503".into() }));
         }
-        let (now, name) = (self.outside.clock.now(), self.name());
-        let mut state = self.outside.state();
-        if let (Some(expected), Some(found)) = (&bmc.expect.uuid, &state.machines[&bmc.host].uuid)
-            && order.action.interrupts()
-            && expected != found
-        {
-            let (expected, found) = (expected.clone(), found.clone());
-            return Err(PowerError::new(bmc, Fault::WrongHost { what: "UUID", expected, found }));
-        }
-        state.calls.push((now, bmc.host.clone(), self.kind, order));
-        if let Endpoint::Wol { mac, .. } = &bmc.endpoint {
-            state.packets.push(*mac);
-        }
-        let machine = state.machines.get_mut(&bmc.host).unwrap();
-        let action = order.action.to_string();
-        if machine.unable.contains(&(name, action.as_str())) {
-            state.calls.pop();
-            return Err(self.unable(bmc, &action));
-        }
-        match order.action {
-            PowerAction::On if !machine.ignores_on.contains(name) => machine.switch(true, now),
-            PowerAction::GracefulOff if !machine.ignores_acpi && machine.is_up(now) => {
-                machine.shutdown_at = Some(now.saturating_add(machine.shutdown));
-                if self.kind == DriverKind::Agent {
-                    let op = String::new();
-                    state.goodbyes.insert(bmc.host.clone(), Goodbye { op, at: now });
-                }
-            }
-            PowerAction::ForceOff if !machine.ignores_force => machine.switch(false, now),
-            PowerAction::Cycle => {
-                machine.switch(false, now);
-                machine.switch(true, now);
-            }
-            _ => {}
+        if self.take(bmc, order)? {
+            std::future::pending::<()>().await;
         }
         Ok(Accepted::Sent { how: order.action.to_string() })
     }
