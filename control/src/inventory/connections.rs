@@ -149,9 +149,10 @@ impl Vault {
         let mut found = Vec::new();
         let take = |entry: Entry| {
             let id = entry.key.strip_prefix(keys::CONNECTIONS).and_then(|id| id.parse::<ClusterId>().ok());
-            match id {
-                Some(id) => found.push((id, self.access(id, &entry))),
-                None => tracing::warn!(key = entry.key, "a connection of no cluster is ignored"),
+            if let Some(id) = id {
+                found.push((id, self.access(id, &entry)));
+            } else {
+                tracing::warn!(key = entry.key, "a connection of no cluster is ignored");
             }
         };
         List::prefix(keys::CONNECTIONS).each(&*self.store, take).await?;

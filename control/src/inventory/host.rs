@@ -222,13 +222,11 @@ impl Host {
 
     /// Who registered it, also while its record cannot be read.
     pub fn registered(&self) -> Option<Registered> {
-        match self.readable() {
-            Some(spec) => spec.registered.clone(),
-            None => {
-                let record: Value = serde_json::from_slice(&self.spec.as_ref()?.raw).ok()?;
-                serde_json::from_value(record.get("registered")?.clone()).ok()
-            }
+        if let Some(spec) = self.readable() {
+            return spec.registered.clone();
         }
+        let record: Value = serde_json::from_slice(&self.spec.as_ref()?.raw).ok()?;
+        serde_json::from_value(record.get("registered")?.clone()).ok()
     }
 
     pub fn pool(&self) -> Option<&str> {

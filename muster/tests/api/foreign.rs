@@ -217,11 +217,9 @@ async fn a_record_that_is_set_aside_is_still_its_projects() {
     let folder = tempfile::tempdir().unwrap();
     let people = ["kim", "kit", "ada"];
     let tokens = people.map(|name| hex::encode(sha2::Sha256::digest(format!("{name}-token"))));
-    let tokens: String = people
-        .iter()
-        .zip(&tokens)
-        .map(|(name, sum)| format!("    - {{user: {name}, sha256: {sum}}}\n"))
-        .collect();
+    let tokens =
+        people.iter().zip(&tokens).map(|(name, sum)| format!("    - {{user: {name}, sha256: {sum}}}\n"));
+    let tokens = tokens.collect::<Vec<_>>().concat();
     let config = folder.path().join("muster.yaml");
     let text = format!(
         "auth:\n  mode: token\n  tokens:\n{tokens}  bindings:\n    - {{user: kim, project: default, role: admin}}\n    \
