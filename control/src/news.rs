@@ -210,9 +210,14 @@ impl News {
             None => Audience::Unowned,
         });
         let found = said.or_else(|| match kind {
-            "hosts" => self.inventory.host(name).filter(|host| host.spec.is_some()).map(|host| {
-                host.project().map_or(Audience::Unowned, |project| Audience::Project(project.into()))
-            }),
+            "hosts" => {
+                let host = self.inventory.host(name).filter(|host| host.spec.is_some());
+                host.and_then(|host| match host.owner() {
+                    crate::inventory::Owner::Project(project) => Some(Audience::Project(Arc::clone(project))),
+                    crate::inventory::Owner::Nobody => Some(Audience::Unowned),
+                    crate::inventory::Owner::Unknown => None,
+                })
+            }
             "pools" => registered(Kind::Pool, name),
             "clusters" | "decisions" => registered(Kind::Cluster, name),
             "operations" => registered(Kind::Operation, name),

@@ -11,14 +11,18 @@ use std::sync::{
 
 use async_trait::async_trait;
 use muster_control::{
-    inventory::{Act, Host, HostWritten, Inventory, InventoryError, LineResult, ManualRequest, set_settings},
-    registry::{Registry, RegistryOptions, WriteContext},
+    inventory::{
+        Act, Host, HostDeleted, HostFilter, HostWritten, Inventory, InventoryError, LineResult,
+        ManualRequest, Owner, set_settings,
+    },
+    registry::{Change, Registry, RegistryOptions, WatchItem, WriteContext},
 };
 use muster_model::{
     Clock, Duration, Timestamp,
     host::csv::read_csv,
     host::{
-        BareMetalNodeSpec, BareMetalNodeStatus, Hold, ManualPower, NamedHost, Phase, PublicPower, Switch,
+        BareMetalNodeSpec, BareMetalNodeStatus, DeletionMode, Hold, ManualPower, NamedHost, Phase,
+        PublicPower, Switch,
         keys::{self, HostRecord},
     },
     rack::Rack,
@@ -380,4 +384,202 @@ async fn good_settings_over_unreadable_ones_keep_what_a_person_froze() {
     let at = |wanted: Revision| move |version: Revision| version == wanted;
     set_settings(&*world.store, &json!({}), &at(Revision(1))).await.unwrap_err();
     set_settings(&*world.store, &json!({}), &at(revision)).await.unwrap();
+}
+
+/// Everything that the inventory shows of a host after whatever was written before.
+impl World {
+    async fn settled(&self) {
+        // A write of ours returns when the index has seen everything before it.
+        let number = self.clock.now().millis() + 1;
+        self.clock.set(number);
+        self.register(&format!("settled-{number}"), redfish(&format!("settled-{number}.example"))).await;
+    }
+
+    async fn delete(&self, name: &str, mode: DeletionMode) -> Result<HostDeleted, InventoryError> {
+        self.inventory.delete(&self.context("ann"), name, &|_| true, mode).await
+    }
+}
+
+#[tokio::test]
+async fn hosts_that_change_places_are_changed_at_one_moment_or_not_at_all() {
+    let world = World::new().await;
+    for (name, address) in [("a", "10.0.0.1"), ("b", "10.0.0.2"), ("c", "10.0.0.3")] {
+        world.register(name, redfish(address)).await;
+    }
+    let moved = |to: [&'static str; 2]| {
+        move |host: &Host| {
+            let mut spec = BareMetalNodeSpec::clone(host.readable().unwrap());
+            spec.mgmt_address = Some(to[usize::from(&*host.name == "b")].parse().unwrap());
+            Ok((spec, Vec::new()))
+        }
+    };
+    let together = async |to| {
+        let (context, act) = (world.context("ann"), Act::new("patch"));
+        world.inventory.update_together(&context, act, &["a", "b"], moved(to)).await
+    };
+    let place = |name: &str| world.spec(name).mgmt_address.unwrap().to_string();
+    for to in [
+        ["10.0.0.2", "10.0.0.3"],
+        ["10.0.0.9", "10.0.0.9"],
+        ["10.0.0.2", "10.0.0.2"],
+        ["10.0.0.1", "10.0.0.1"],
+    ] {
+        let refused = together(to).await.unwrap_err();
+        assert!(matches!(refused, InventoryError::Clash { .. }), "{refused}");
+        assert_eq!(
+            (place("a"), place("b")),
+            ("10.0.0.1".into(), "10.0.0.2".into()),
+            "none of them is changed"
+        );
+    }
+    let written = together(["10.0.0.2", "10.0.0.1"]).await.unwrap();
+    assert!(written.iter().all(|one| one.changed && one.host.set_aside().is_none()));
+    assert_eq!((place("a"), place("b")), ("10.0.0.2".into(), "10.0.0.1".into()));
+    assert_eq!(world.inventory.changes("b").await.unwrap().changes.len(), 2);
+    let again = together(["10.0.0.2", "10.0.0.1"]).await.unwrap();
+    assert!(again.iter().all(|one| !one.changed));
+}
+
+#[tokio::test]
+async fn a_record_that_is_set_aside_is_not_deleted_from_under_what_may_run_there() {
+    let world = World::new().await;
+    // At rest, serving, and with an operation that nobody can read.
+    for name in ["rest", "serves", "unread", "wish"] {
+        world
+            .put(&keys::host(name, HostRecord::Spec), &json!({"powerInterface": "redfsh", "pool": "p"}))
+            .await;
+    }
+    world.seen_off("rest").await;
+    world.seen_on("serves").await;
+    world.seen_off("unread").await;
+    world.put(&keys::host("unread", HostRecord::Op), &json!("garbage")).await;
+    world.put(&keys::host("wish", HostRecord::Intent), &json!(7)).await;
+    world.settled().await;
+    for name in ["serves", "unread", "wish"] {
+        let refused = world.delete(name, DeletionMode::Keep).await.unwrap_err();
+        assert!(matches!(refused, InventoryError::Serving { .. }), "{name}: {refused}");
+        assert!(refused.to_string().contains("set aside"), "{refused}");
+    }
+    assert!(world.delete("rest", DeletionMode::Keep).await.unwrap().gone);
+    assert!(world.delete("unread", DeletionMode::Force).await.unwrap().gone);
+    // Once it is corrected it is drained like any other.
+    world.put(&keys::host("serves", HostRecord::Spec), &redfish("10.0.0.5")).await;
+    world.settled().await;
+    assert!(!world.delete("serves", DeletionMode::Keep).await.unwrap().gone);
+    assert!(world.spec("serves").deletion.is_some());
+    // So is one whose operation or wish cannot be read: it may be anything.
+    world.register("odd", redfish("10.0.0.6")).await;
+    world.put(&keys::host("odd", HostRecord::Op), &json!({"id": 7})).await;
+    world.settled().await;
+    assert!(!world.delete("odd", DeletionMode::Keep).await.unwrap().gone);
+}
+
+#[tokio::test]
+async fn an_unreadable_record_stays_its_projects() {
+    let world = World::new().await;
+    let owner = |name: &str| world.inventory.host(name).unwrap().owner().clone();
+    let of = |project: &str| {
+        let mut spec = redfish(&format!("{project}.example"));
+        spec["project"] = project.into();
+        spec
+    };
+    world.register("a", of("lab")).await;
+    world.put(&keys::host("a", HostRecord::Spec), &json!("garbage")).await;
+    let mut faulty = of("web");
+    faulty["powerInterface"] = "redfsh".into();
+    world.put(&keys::host("b", HostRecord::Spec), &faulty).await;
+    world.put(&keys::host("c", HostRecord::Spec), &json!({"pool": "p"})).await;
+    world.put(&keys::host("d", HostRecord::Spec), &redfish("10.0.0.9")).await;
+    world.settled().await;
+    assert_eq!(owner("a"), Owner::Project("lab".into()), "as it was known before");
+    assert_eq!(owner("b"), Owner::Project("web".into()), "as far as it can be told");
+    assert_eq!((owner("c"), owner("d")), (Owner::Unknown, Owner::Nobody));
+    assert!(world.inventory.host("b").unwrap().registered().is_none());
+    let aside = HostFilter { set_aside: Some(true), ..HostFilter::default() };
+    let names: Vec<_> =
+        world.inventory.hosts(&aside).unwrap().iter().map(|host| host.name.to_string()).collect();
+    assert_eq!(names, ["a", "b", "c"]);
+}
+
+#[tokio::test]
+async fn the_next_host_of_a_name_begins_without_the_last_ones_story() {
+    let world = World::new().await;
+    let of = |project: &str| {
+        let mut spec = redfish("10.0.0.1");
+        (spec["project"], spec["registered"]) =
+            (project.into(), json!({"by": "eve", "at": "2001-01-01T00:00:00Z"}));
+        spec["deletion"] = json!({"mode": "force", "by": "eve", "at": "2001-01-01T00:00:00Z"});
+        spec
+    };
+    world.clock.set(5);
+    world.register("a", of("lab")).await;
+    let spec = world.spec("a");
+    let registered = spec.registered.unwrap();
+    assert_eq!(
+        (registered.by.as_str(), registered.at.millis()),
+        ("ann", 5),
+        "a body does not say who sent it"
+    );
+    assert_eq!(spec.deletion, None);
+    world.inventory.set_boot_token("a", "secret").await.unwrap();
+    world.change("a", |spec| spec.hold = Some(hold("ann", "salary files on it", None))).await.unwrap();
+    world.delete("a", DeletionMode::Force).await.unwrap();
+    world.register("a", of("web")).await;
+    assert!(!world.inventory.is_boot_token("a", "secret").await.unwrap());
+    let story = async |project: Option<&'static str>| {
+        let visible = |of: Option<&str>| project.is_none_or(|project| of == Some(project));
+        let story = world.inventory.history("a", visible).await.unwrap();
+        story.into_iter().map(|entry| entry.what).collect::<Vec<_>>()
+    };
+    assert_eq!(story(Some("web")).await, ["create"]);
+    assert_eq!(story(Some("lab")).await, ["create", "patch", "delete"]);
+    assert_eq!(story(None).await.len(), 4);
+}
+
+#[tokio::test]
+async fn a_watch_tells_who_comes_into_its_filter_and_who_leaves_it() {
+    let world = World::new().await;
+    world.register("a", redfish("10.0.0.1")).await;
+    let from = world.inventory.revision();
+    let filter = HostFilter { rack: Some("r1".into()), ..HostFilter::default() };
+    let mut watch = world.inventory.watch(filter, Some(from)).await.unwrap();
+    world.change("a", |spec| spec.zone = Some("z".into())).await.unwrap();
+    world.change("a", |spec| spec.rack = Some("r1".into())).await.unwrap();
+    world.change("a", |spec| spec.zone = None).await.unwrap();
+    world.change("a", |spec| spec.rack = None).await.unwrap();
+    world.change("a", |spec| spec.rack = Some("r1".into())).await.unwrap();
+    world.delete("a", DeletionMode::Force).await.unwrap();
+    let mut told = Vec::new();
+    while told.len() < 5 {
+        if let WatchItem::Object { change, .. } = watch.next().await.unwrap() {
+            told.push(change);
+        }
+    }
+    assert_eq!(told, [Change::Added, Change::Modified, Change::Deleted, Change::Added, Change::Deleted]);
+    // What is not in memory any more is not made up.
+    let old = world.inventory.watch(HostFilter::default(), Some(Revision(0))).await;
+    assert!(old.is_ok(), "this inventory was empty when it was opened");
+    let later = Inventory::open(
+        Arc::clone(&world.store) as Arc<dyn Store>,
+        Arc::clone(&world.clock) as Arc<dyn Clock>,
+    );
+    let gone = later.await.unwrap().watch(HostFilter::default(), Some(from)).await.unwrap_err();
+    assert!(matches!(gone, InventoryError::Gone { asked } if asked == from), "{gone}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_stored_is_answered_although_the_index_is_late() {
+    let store = Arc::new(Asked::<Refusing>::default());
+    let clock = Arc::new(SetClock::default());
+    // Nobody follows the store.
+    let inventory =
+        Inventory::open(Arc::clone(&store) as Arc<dyn Store>, clock as Arc<dyn Clock>).await.unwrap();
+    let context =
+        WriteContext { actor: "ann".into(), now: Timestamp::EPOCH, dry_run: false, idempotency: None };
+    let spec = BareMetalNodeSpec::read(&redfish("10.0.0.1"), "spec").unwrap().value;
+    let host = NamedHost { name: "a".into(), spec };
+    let made = inventory.create(&context, &host, Vec::new()).await.unwrap();
+    assert!(made.changed && inventory.host("a").is_none());
+    assert_eq!(made.host.readable().unwrap().pool, "p");
+    assert_eq!(made.host.version(), store.revision().await.unwrap());
 }

@@ -84,9 +84,89 @@ fn a_dcim_export_is_followed_and_nothing_is_switched_off() {
     assert!(spec("gpu-02").get("powerState").is_none(), "held, never switched off");
     let again = server.run(&["sync", "hosts", "-f", &next]).ok();
     assert!(again.contains("0 to register, 0 to change, 0 vanished"), "{again}");
+    // An export that broke off says nothing.
+    for (name, text) in [("gone.csv", ""), ("gone.yaml", "[]"), ("only.csv", "name,pool\n")] {
+        let refused = server.run(&["sync", "hosts", "-f", &file(name, text)]).failed(1, name);
+        assert!(
+            refused.err.contains("lists no hosts") || refused.err.contains("is empty"),
+            "{}",
+            refused.err
+        );
+    }
+    let piped = server.feed(&["sync", "hosts", "-f", "-"], "");
+    assert!(piped.code == 1 && piped.err.contains("lists no hosts"), "{} {}", piped.out, piped.err);
+    assert_eq!(spec("gpu-01").get("hold"), None);
+    let refused = server.feed(&["register", "hosts", "-f", "-"], "[]");
+    assert!(refused.code == 1 && refused.err.contains("lists no hosts"), "{}", refused.err);
     let broken = file("broken.csv", &format!("{TABLE}x,redfish\n"));
     let refused = server.run(&["sync", "hosts", "-f", &broken]).failed(1, "broken.csv");
     assert!(refused.err.contains("nothing was changed"), "{}", refused.err);
+}
+
+#[test]
+fn half_a_fleet_vanishes_only_when_somebody_says_so_and_places_are_swapped() {
+    let server = Server::start();
+    let file = |name: &str, text: &str| server.file(name, text).to_str().unwrap_or_default().to_owned();
+    let head = "name,powerInterface,mgmtAddress,pool,rack,slot,inventoryId\n";
+    let line =
+        |number: u32, place: u32| format!("h-{number},redfish,10.9.0.{place},gpu,r1,{place},D-{number}\n");
+    let table = |hosts: &[(u32, u32)]| {
+        hosts.iter().fold(head.to_owned(), |table, (number, place)| table + &line(*number, *place))
+    };
+    let all: Vec<_> = (1..=8).map(|number| (number, number)).collect();
+    server.run(&["sync", "hosts", "-f", &file("all.csv", &table(&all))]).ok();
+    let few = file("few.csv", &table(&all[..2]));
+    for extra in [&[][..], &["--dry-run"], &["--allow-vanished", "5"]] {
+        let refused = server.run(&[&["sync", "hosts", "-f", &few], extra].concat()).failed(1, "sync");
+        assert!(refused.err.contains("6 of 8 hosts are missing"), "{}", refused.err);
+        assert!(refused.out.contains("! host/h-3") && refused.out.contains("6 vanished"), "{}", refused.out);
+    }
+    let held = || server.run(&["get", "hosts", "-o", "jsonpath={.items[*].spec.hold.by}"]).ok();
+    assert!(!held().contains("dcim-sync"));
+    server.run(&["sync", "hosts", "-f", &few, "--allow-vanished", "6"]).ok();
+    assert_eq!(held().matches("dcim-sync").count(), 6);
+    // Two of them changed places, one moved away, and a new one is where that one was. One had no inventory id yet.
+    server.run(&["patch", "host", "h-5", "--patch", "{\"spec\":{\"inventoryId\":null}}"]).ok();
+    let mut swapped = all.clone();
+    (swapped[0].1, swapped[1].1, swapped[2].1) = (2, 1, 9);
+    swapped.push((9, 3));
+    let swapped = file("swapped.csv", &table(&swapped));
+    let told = server.run(&["sync", "hosts", "-f", &swapped]).ok();
+    assert!(told.contains("inventoryId: nothing -> D-5"), "{told}");
+    let place = |name: &str| server.json(&["get", "host", name])["spec"]["slot"].clone();
+    assert_eq!(["h-1", "h-2", "h-3", "h-9"].map(place), [2, 1, 9, 3]);
+    let again = server.run(&["sync", "hosts", "-f", &swapped]).ok();
+    assert!(again.contains("0 to register, 0 to change, 0 vanished"), "{again}");
+    // A name that another machine has stops nobody else.
+    let clash = table(&all).replace(",D-1\n", ",D-77\n").replace(",gpu,r1,8,", ",train,r1,8,");
+    let refused = server.run(&["sync", "hosts", "-f", &file("clash.csv", &clash)]).failed(1, "sync");
+    assert!(refused.err.contains("host h-1") && refused.err.contains("inventory id D-1"), "{}", refused.err);
+    assert_eq!(server.json(&["get", "host", "h-8"])["spec"]["pool"], "train");
+    // Every host of a wish is asked, whatever became of those before it.
+    let told = server.run(&["hold", "host", "h-8", "nobody", "h-7", "--reason", "fans"]).failed(3, "hold");
+    assert!(told.out.contains("host/h-8 held") && told.out.contains("host/h-7 held"), "{}", told.out);
+    assert!(told.err.contains("nobody") && told.err.contains("1 of 3 hosts failed"), "{}", told.err);
+}
+
+#[test]
+fn a_large_file_is_registered_in_pieces_that_the_server_takes() {
+    let server = Server::start();
+    let hosts: Vec<Value> = (0..90)
+        .map(|number| {
+            serde_json::json!({ "name": format!("big-{number}"), "spec": { "powerInterface": "redfish", "pool": "big",
+                "mgmtAddress": format!("10.8.0.{}", number + 1), "tlsVerify": "ca",
+                "drivers": [{ "kind": "redfish", "settings": { "caBundle": certificates(20 << 10) } }] } })
+        })
+        .collect();
+    let file = server.file("big.json", &serde_json::json!({ "hosts": hosts }).to_string());
+    let told = server.run(&["register", "hosts", "-q", "-f", file.to_str().unwrap_or_default()]).ok();
+    assert!(told.contains("90 registered, 0 unchanged, 0 failed"), "{told}");
+}
+
+/// Text of about this length, as a bundle of authorities has it.
+fn certificates(bytes: usize) -> String {
+    let one = format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", "QUFB".repeat(400));
+    one.repeat(bytes / one.len() + 1)
 }
 
 /// Two people whose tokens are let in: one who works in two projects, and one who sees all of them.

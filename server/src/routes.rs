@@ -110,7 +110,7 @@ fn host_routes(root: &str) -> Router<App> {
     let at = |rest: &str| format!("{root}{rest}");
     Router::new()
         .route(root, get(hosts::list).post(hosts::create))
-        .route(&at("/bulk"), post(host_bulk::register))
+        .route(&at("/bulk"), post(host_bulk::register).patch(host_bulk::patch))
         .route(&at("/export"), get(host_bulk::export))
         .route(&at("/{name}"), get(hosts::read).put(hosts::replace).patch(hosts::patch).delete(hosts::delete))
         .route(&at("/{name}/events"), get(host_actions::events))

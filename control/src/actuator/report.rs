@@ -5,7 +5,7 @@ use muster_engine::{
     snapshot::{MemberState, Mode, Scope},
 };
 use muster_model::{
-    Known, Timestamp,
+    Duration, Known, Timestamp,
     condition::{Condition, ConditionStatus},
     pool::{OnNoData, ScaleDirection},
     store::Fence,
@@ -14,12 +14,17 @@ use serde_json::json;
 
 use super::{ActError, Link};
 use crate::{
-    registry::{OwnReport, PoolWord, Registry, Said},
-    snapshot::{Built, Inputs, PoolInput},
+    registry::{NODE_AGES, OwnReport, PoolWord, Registry, Said},
+    snapshot::{Built, Inputs, Observed, PoolInput},
 };
 
 /// The name under which our own loops report on bare-metal pools.
 pub const CONTROLLER: &str = "muster-baremetal";
+
+/// Nodes whose age a report tells: with eight characters each it stays within 2 KB.
+const MOST_AGES: usize = 250;
+/// In milliseconds.
+const MINUTE: u64 = 60_000;
 
 /// Reports on every pool of the cluster. Writes only what changed.
 pub async fn report(
@@ -53,7 +58,7 @@ fn word(inputs: &Inputs, built: &Built, plan: &Plan, pool: &PoolInput, link: &Li
     if pool.is_bare_metal() {
         let desired = if sizes.acts { sizes.after } else { sizes.staying };
         word.desired = Some(desired);
-        word.report = Some(own_report(inputs, pool, desired, &sizes));
+        word.report = Some(own_report(inputs, &built.snapshot, pool, desired, &sizes));
     } else {
         // What was asked for and has not gone yet; a plan that is only advice asks for nothing.
         let asked =
@@ -278,7 +283,13 @@ fn provisioned(inputs: &Inputs, pool: &PoolInput, sizes: &Sizes) -> Option<Condi
 }
 
 /// The report of a controller of bare metal.
-fn own_report(inputs: &Inputs, pool: &PoolInput, desired: u32, sizes: &Sizes) -> OwnReport {
+fn own_report(
+    inputs: &Inputs,
+    snapshot: &Snapshot,
+    pool: &PoolInput,
+    desired: u32,
+    sizes: &Sizes,
+) -> OwnReport {
     let reached = sizes.ready >= desired && sizes.leaving == 0;
     let make = |kind: &str, status: bool, reason: &str, message: String| {
         let status = if status { ConditionStatus::True } else { ConditionStatus::False };
@@ -315,11 +326,26 @@ fn own_report(inputs: &Inputs, pool: &PoolInput, desired: u32, sizes: &Sizes) ->
         controller: CONTROLLER,
         conditions,
         metadata: json!({
+            "platform": "baremetal",
             "active_nodes": sizes.ready,
             "desired_nodes": desired,
             "current_nodes": sizes.staying - sizes.upcoming.min(sizes.staying) + sizes.leaving,
             "ready_nodes": sizes.ready,
             "pending_nodes": sizes.upcoming,
+            NODE_AGES: node_ages(inputs, snapshot, pool),
         }),
     }
+}
+
+/// How long the nodes of a pool have been registered, the oldest first, in whole minutes.
+fn node_ages(inputs: &Inputs, snapshot: &Snapshot, pool: &PoolInput) -> String {
+    let Observed::View(view) = &inputs.observed else { return String::new() };
+    let ours = |name: &str| snapshot.members.get(name).is_some_and(|member| *member.pool == *pool.name());
+    let nodes = view.objects.nodes.iter().filter(|node| ours(node.name()));
+    let mut ages: Vec<u64> = nodes
+        .filter_map(|node| Some(inputs.now.since(node.metadata.creation_timestamp?).millis() / MINUTE))
+        .collect();
+    ages.sort_unstable_by(|a, b| b.cmp(a));
+    let shown = ages.iter().take(MOST_AGES).map(|minutes| Duration::from_mins(*minutes).to_string());
+    shown.collect::<Vec<_>>().join(",")
 }

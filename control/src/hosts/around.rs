@@ -8,7 +8,7 @@ use muster_engine::{
 };
 use muster_model::{
     Known, Timestamp,
-    host::{BootProfile, FreezeMode, Presence},
+    host::{BootProfile, FreezeMode, PoolHostConfig, Presence},
     observe::ClusterPort,
     pool::Taint,
     rack::Rack,
@@ -36,6 +36,16 @@ pub struct Dress {
     pub pool: Option<String>,
     pub labels: BTreeMap<String, String>,
     pub taints: Vec<Taint>,
+}
+
+/// What a pool says of how its hosts are handled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PoolSays {
+    /// Nobody has asked the pools: what stands for it in the inventory holds.
+    Unasked,
+    /// No pool has this name: the settings of all hosts hold, whatever stands in the inventory.
+    Nothing,
+    This(Arc<PoolHostConfig>),
 }
 
 /// Connected clusters by name. Shared: the loop asks for them whenever it wakes.
@@ -67,6 +77,16 @@ pub trait Around: Send + Sync + fmt::Debug {
     /// machine, for example.
     fn set_aside(&self, _host: &str) -> Option<String> {
         None
+    }
+
+    /// How the hosts of a pool are handled.
+    fn pool_says(&self, _pool: &str) -> PoolSays {
+        PoolSays::Unasked
+    }
+
+    /// Another number whenever [`Around::pool_says`] may say something else of some pool.
+    fn pools_changed(&self) -> u64 {
+        0
     }
 
     /// What nodes of the pool carry beside what their hosts say.

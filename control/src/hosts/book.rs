@@ -116,6 +116,9 @@ pub enum Touched {
 #[derive(Debug, Default)]
 pub struct Book {
     pub hosts: BTreeMap<Arc<str>, Record>,
+    /// What stands in the inventory for each pool, as far as it could be used. What is in force is [`Around::pool_says`]'s.
+    ///
+    /// [`Around::pool_says`]: super::Around::pool_says
     pub pools: BTreeMap<String, PoolHostConfig>,
     pub global: GlobalConfig,
     pub revision: Revision,
@@ -133,7 +136,7 @@ impl Book {
         match keys::parse(&change.key) {
             Some(Key::Host { host, record }) => self.apply_host(host, record, change),
             Some(Key::Pool { pool, record: PoolRecord::Config }) => {
-                match change.entry.as_ref().map(|entry| serde_json::from_slice(&entry.value)) {
+                match change.entry.as_ref().map(|entry| PoolHostConfig::parse(&entry.value)) {
                     None => drop(self.pools.remove(pool)),
                     Some(Ok(config)) => drop(self.pools.insert(pool.to_owned(), config)),
                     Some(Err(error)) => {
@@ -155,18 +158,14 @@ impl Book {
             self.global = GlobalConfig::default();
             return;
         };
-        match serde_json::from_slice::<GlobalConfig>(&entry.value) {
-            Ok(config) if config.faults().is_empty() => self.global = config,
-            Ok(config) => {
-                let faults = config.faults().join("; ");
-                tracing::warn!(faults, "the global settings break a rule; the last ones stay");
-                // Stopping everything must work whatever else is wrong.
-                self.global.freeze = config.freeze;
-            }
-            Err(error) => {
-                tracing::warn!(%error, "the global settings cannot be read; the last ones stay");
+        match GlobalConfig::parse(&entry.value) {
+            Ok(config) => self.global = config,
+            Err(faults) => {
+                tracing::warn!(%faults, "the global settings cannot be used; the last ones stay");
                 let told = GlobalConfig::freeze_of(&entry.value).freeze;
-                if told != FreezeMode::None {
+                // Stopping everything must work whatever else is wrong. That it is over, only a record says that is JSON of the
+                // right form, though some rule may be broken.
+                if told != FreezeMode::None || serde_json::from_slice::<GlobalConfig>(&entry.value).is_ok() {
                     self.global.freeze = told;
                 }
             }
@@ -568,8 +567,19 @@ mod tests {
         assert_eq!(book.global.freeze, FreezeMode::Frozen);
         let _ = book.apply(&change(3, keys::GLOBAL_CONFIG, Some(br#"{"freeze": "none"}"#.to_vec())));
         assert_eq!(book.global.freeze, FreezeMode::None);
+        // A limit that no call could keep to would quarantine every host at once.
+        let never = br#"{"maxPowerOperations": 3, "deadlines": {"callTimeout": "0s"}}"#.to_vec();
+        let _ = book.apply(&change(4, keys::GLOBAL_CONFIG, Some(never)));
+        assert_eq!(book.global.deadlines.call, None);
+        let pool = keys::pool("gpu", PoolRecord::Config);
+        let _ = book.apply(&change(5, &pool, Some(br#"{"rackSpread": true}"#.to_vec())));
+        for bad in [&br#"{"deadlines": {"callTimeout": "0s"}}"#[..], br#"{"policy": {"quarantineAfter": 0}}"#]
+        {
+            let _ = book.apply(&change(6, &pool, Some(bad.to_vec())));
+            assert!(book.pools["gpu"].rack_spread, "the last good ones stay");
+        }
         let slip = br#"{"maxPowerOperatoins": 1, "freeze": "frozen"}"#.to_vec();
-        let _ = book.apply(&change(4, keys::GLOBAL_CONFIG, Some(slip)));
+        let _ = book.apply(&change(7, keys::GLOBAL_CONFIG, Some(slip)));
         assert_eq!(book.global.freeze, FreezeMode::Frozen);
     }
 }

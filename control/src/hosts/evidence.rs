@@ -8,12 +8,14 @@ use muster_engine::lifecycle::{
 };
 use muster_model::{
     Duration, Known, Timestamp,
-    host::{BareMetalNodeSpec, BareMetalNodeStatus, DeletionMode, FreezeMode, HostOp, Presence},
+    host::{
+        BareMetalNodeSpec, BareMetalNodeStatus, DeletionMode, FreezeMode, HostOp, PoolHostConfig, Presence,
+    },
     observe::ClusterPort,
 };
 
 use super::{
-    around::{Dress, Home},
+    around::{Dress, Home, PoolSays},
     book::{Book, Record, Spot},
     nodes::{self, Indexed, Kept},
     recount,
@@ -112,11 +114,21 @@ pub(super) fn settings(shared: &Shared, record: &Record, spec: &BareMetalNodeSpe
         credential_version: access_version(spec, |name| shared.around.credential_version(name)),
         time_factor: shared.pace.factor,
     };
-    let mut settings = lifecycle::settings(spec, book.pools.get(&spec.pool), &book.global, around);
+    let pool = pool_settings(shared, &spec.pool, book);
+    let mut settings = lifecycle::settings(spec, pool.as_deref(), &book.global, around);
     let margin = settings.limits.lease_margin;
     let room = shared.lease_room.saturating_sub(margin).max(Duration::from_millis(1));
     settings.limits.call = settings.limits.call.min(room);
     settings
+}
+
+/// What a pool says of its hosts, if it says anything.
+pub(super) fn pool_settings(shared: &Shared, pool: &str, book: &Book) -> Option<Arc<PoolHostConfig>> {
+    match shared.around.pool_says(pool) {
+        PoolSays::Unasked => book.pools.get(pool).cloned().map(Arc::new),
+        PoolSays::Nothing => None,
+        PoolSays::This(config) => Some(config),
+    }
 }
 
 /// What is known at this moment.
@@ -305,7 +317,7 @@ fn pool_view(
 /// The rack or zone in which the host is the last that serves, if its pool asks for spread. A pool above its maximum gives nodes
 /// up all the same, as the planner says.
 fn last_there(shared: &Shared, spec: &BareMetalNodeSpec, book: &Book, max: Option<u32>) -> Option<String> {
-    let config = book.pools.get(&spec.pool)?;
+    let config = pool_settings(shared, &spec.pool, book)?;
     if max.is_some_and(|max| book.pool_up(&spec.pool) > max) {
         return None;
     }

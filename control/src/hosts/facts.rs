@@ -14,7 +14,7 @@ use muster_engine::{
 use muster_model::{
     Clock, Duration, Known, Timestamp,
     host::{
-        AgentGoodbye, BootProfile, BootReport, FreezeMode, Presence,
+        AgentGoodbye, BootProfile, BootReport, FreezeMode, PoolHostConfig, Presence,
         keys::{AGENT_GOODBYES, BOOT_PROGRESS, boot_progress},
     },
     observe::ClusterPort,
@@ -25,13 +25,13 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::{
-    around::{Around, Clusters, Dress, Home},
+    around::{Around, Clusters, Dress, Home, PoolSays},
     ways::fnv,
 };
 use crate::{
     inventory::{Inventory, InventoryError, Vault, keys},
     planner::Connections,
-    registry::{Cluster, Kind, NodePool, Registry, RegistryError},
+    registry::{Cluster, Kind, NodePool, Registry, RegistryError, inventory_pool},
     snapshot::drain_policy,
 };
 
@@ -69,6 +69,7 @@ struct Pool {
     cluster_name: Arc<str>,
     max: Option<u32>,
     dress: Arc<Dress>,
+    config: Arc<PoolHostConfig>,
     drain: DrainPolicy,
     port: Option<Arc<dyn ClusterPort>>,
 }
@@ -82,6 +83,8 @@ struct Read {
     credentials: BTreeMap<String, u64>,
     /// How often they were found to be others than before.
     credentials_changed: u64,
+    /// How often what pools say of their hosts was found to be something else than before.
+    pools_changed: u64,
     reports: BTreeMap<String, BootProgress>,
     goodbyes: BTreeMap<String, AgentGoodbye>,
     pools: BTreeMap<String, Pool>,
@@ -159,8 +162,16 @@ impl Facts {
             tracing::warn!(%error, "pools could not be read for their hosts; they stay as they were");
             self.read().pools.clone()
         });
+        let pools_changed = {
+            let before = self.read();
+            let says = |pools: &BTreeMap<String, Pool>| {
+                pools.iter().map(|(name, pool)| (name.clone(), Arc::clone(&pool.config))).collect::<Vec<_>>()
+            };
+            before.pools_changed + u64::from(!before.complete || says(&before.pools) != says(&pools))
+        };
         let read = Read {
             complete: true,
+            pools_changed,
             racks: racks.into_iter().map(|one| (one.spec.name.clone(), one.spec)).collect(),
             profiles: profiles.into_iter().map(|one| (one.spec.name.clone(), one.spec)).collect(),
             credentials,
@@ -171,8 +182,8 @@ impl Facts {
             pools,
         };
         let before = std::mem::replace(&mut *self.read.write().unwrap_or_else(PoisonError::into_inner), read);
-        if before.credentials_changed != credentials_changed || !same(&before.clusters, &self.read().clusters)
-        {
+        let told = before.credentials_changed != credentials_changed || before.pools_changed != pools_changed;
+        if told || !same(&before.clusters, &self.read().clusters) {
             self.news.send_modify(|number| *number += 1);
         }
         Ok(())
@@ -227,6 +238,7 @@ impl Facts {
                 labels: spec.node_labels().into_iter().collect(),
                 taints: spec.node_taints().into_iter().collect(),
             });
+            let config = inventory_pool(&stored.object).map(|(_, config)| config).unwrap_or_default();
             let max = self.registry.summary(Kind::Pool, id).and_then(|summary| summary.counts.max);
             pools.insert(
                 name,
@@ -236,6 +248,7 @@ impl Facts {
                     cluster_name: owner.object.name.to_string().into(),
                     max,
                     dress,
+                    config: Arc::new(config),
                     drain: drain_policy(owner.object.spec.drain),
                     port: self.connections.port(&owner.object),
                 },
@@ -324,6 +337,19 @@ impl Around for Facts {
             Some(host) => host.set_aside().map(|aside| aside.reason),
             None => Some("the inventory has not seen it yet".into()),
         }
+    }
+
+    fn pool_says(&self, pool: &str) -> PoolSays {
+        let read = self.read();
+        match read.pools.get(pool) {
+            _ if !read.complete => PoolSays::Unasked,
+            None => PoolSays::Nothing,
+            Some(pool) => PoolSays::This(Arc::clone(&pool.config)),
+        }
+    }
+
+    fn pools_changed(&self) -> u64 {
+        self.read().pools_changed
     }
 
     fn dress(&self, pool: &str) -> Arc<Dress> {

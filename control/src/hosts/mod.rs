@@ -45,7 +45,7 @@ mod turn;
 mod ways;
 mod witness;
 
-pub use around::{Around, Clusters, Dress, Home, Nothing};
+pub use around::{Around, Clusters, Dress, Home, Nothing, PoolSays};
 pub use book::{Book, Record};
 pub use desk::{AgentDesk, DeskError};
 pub use energy::{add_energy, cost as energy_cost};

@@ -149,13 +149,14 @@ pub struct Withdrawal<'w> {
 
 impl Withdrawal<'_> {
     /// Its line in the host's history.
-    fn told(&self, operation: &str) -> SpecChange {
+    fn told(&self, operation: &str, project: Option<String>) -> SpecChange {
         let reason = self.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
         SpecChange {
             at: self.at,
             by: self.by.to_owned(),
             verb: "cancel".to_owned(),
             message: format!("operation {operation} is withdrawn{reason}"),
+            project,
         }
     }
 }
@@ -206,7 +207,7 @@ pub async fn cancel(
     let told = store.get(&changes_key).await?;
     let mut changes: HostChanges =
         told.as_ref().and_then(|entry| serde_json::from_slice(&entry.value).ok()).unwrap_or_default();
-    changes.push(changes.digest.clone(), withdrawal.told(&op.id));
+    changes.push(changes.digest.clone(), withdrawal.told(&op.id, changes.project()));
     let txn = Txn::new()
         .expect(&op_key, Expect::Modified(entry.modified))
         .expect(&intent_key, Expect::Modified(intent.modified))

@@ -16,7 +16,7 @@ use muster_model::{
 };
 
 use super::{
-    evidence::{Cluster, Sight},
+    evidence::{self, Cluster, Sight},
     failpoint::Side,
     leave,
     look::{limited, outcome, trouble_of},
@@ -241,8 +241,8 @@ fn to_send<'s>(scene: &'s Scene<'_>, call: PowerCall, way: &'s Way) -> Result<To
     let driver = driver.ok_or_else(|| unusable(format!("no driver {} runs here", way.kind)))?;
     let what = match (call, order_of(call)) {
         (PowerCall::SetBoot { .. }, _) => {
-            let pool =
-                scene.shared.book().pools.get(&scene.spec.pool).and_then(|pool| pool.boot_profile.clone());
+            let pool = evidence::pool_settings(scene.shared, &scene.spec.pool, &scene.shared.book());
+            let pool = pool.and_then(|pool| pool.boot_profile.clone());
             let name = scene.spec.boot_profile.clone().or(pool).unwrap_or_default();
             let profile = scene.shared.around.boot_profile(&name).ok_or_else(|| {
                 let message = format!("boot profile {name:?} does not exist");

@@ -191,6 +191,8 @@ struct Run {
     freeze: FreezeMode,
     /// What [`Around::credentials_changed`] said last.
     credentials: u64,
+    /// What [`Around::pools_changed`] said last.
+    pools: u64,
     next_flush: Duration,
 }
 
@@ -213,6 +215,7 @@ impl Run {
             fence: None,
             freeze: FreezeMode::None,
             credentials: 0,
+            pools: 0,
             next_flush: Duration::ZERO,
         }
     }
@@ -228,6 +231,7 @@ impl Run {
             self.take_over().await?;
             self.note_freeze();
             self.note_credentials();
+            self.note_pools();
             self.start_turns();
             self.watch_clusters();
             self.keep_books().await?;
@@ -422,6 +426,19 @@ impl Run {
     fn note_freeze(&mut self) {
         let freeze = self.shared.around.freeze();
         if std::mem::replace(&mut self.freeze, freeze) != freeze {
+            let names: Vec<_> = self.shared.book().hosts.keys().cloned().collect();
+            for name in &names {
+                self.wake(name);
+            }
+        }
+    }
+
+    /// What a pool says of its hosts holds for them at once, and not with the next poll.
+    fn note_pools(&mut self) {
+        let changed = self.shared.around.pools_changed();
+        let before = std::mem::replace(&mut self.pools, changed);
+        // What is learned of pools for the first time is no change.
+        if before != changed && before != 0 {
             let names: Vec<_> = self.shared.book().hosts.keys().cloned().collect();
             for name in &names {
                 self.wake(name);

@@ -19,7 +19,10 @@ use super::{
     operations,
     turn::Shared,
 };
-use crate::lead::Tenure;
+use crate::{
+    inventory::{SpecChange, forget_host, keys as inventory_keys, stored_changes, tell_end},
+    lead::Tenure,
+};
 
 /// What became of a turn's writes.
 #[derive(Debug)]
@@ -177,8 +180,18 @@ async fn forget(shared: &Shared, writes: &Writes<'_>) -> Result<Stored, StoreErr
     for record in [HostRecord::Spec, HostRecord::Status, HostRecord::Op] {
         txn = txn.expect(keys::host(name, record), writes.record.expect(record));
     }
-    for record in HostRecord::ALL {
-        txn = txn.delete(keys::host(name, record));
+    txn = forget_host(txn, name);
+    // Of a spec that somebody else deleted the inventory tells.
+    if let Some(spec) = &writes.record.spec {
+        let (changes, seen) = stored_changes(&*shared.store, name).await?;
+        let last = SpecChange {
+            at: writes.now,
+            by: "muster".into(),
+            verb: "delete".into(),
+            message: "deleted, as it was asked for; its machine was ready for it".into(),
+            project: spec.project.clone(),
+        };
+        txn = tell_end(txn.expect(inventory_keys::changes(name), seen), name, changes, last);
     }
     if let Some(spec) = &writes.record.spec {
         let key = keys::pool(&spec.pool, PoolRecord::Members);

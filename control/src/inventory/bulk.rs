@@ -22,9 +22,9 @@ use super::{
 };
 use crate::registry::WriteContext;
 
-/// Hosts in one transaction: three operations each, and two for each of the pools they go to.
-const BATCH_HOSTS: usize = 30;
-const BATCH_POOLS: usize = 10;
+/// Hosts in one transaction: four operations each, and two for each of the pools they go to.
+pub(super) const BATCH_HOSTS: usize = 24;
+pub(super) const BATCH_POOLS: usize = 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -121,7 +121,8 @@ impl Inventory {
                     Ok(LineResult::Created) => {
                         (report.result, report.message) = (LineResult::Created, String::new());
                         let registered = Registered { by: context.actor.clone(), at: context.now };
-                        host.spec.registered.get_or_insert(registered);
+                        // Who does it is known here; what a file says of it is a copy of another record.
+                        (host.spec.registered, host.spec.deletion) = (Some(registered), None);
                         trial.note(host);
                         pools.insert(host.spec.pool.clone());
                         accepted.push(place);
@@ -178,7 +179,8 @@ impl Inventory {
             return if same { Ok(LineResult::Unchanged) } else { Err(taken()) };
         }
         host.spec.check_ways("spec")?;
-        check_claims(&index, &host.name, identifiers(&host.spec), &seen.claims)?;
+        let alone = BTreeSet::from([host.name.as_str()]);
+        check_claims(&index, &host.name, &alone, identifiers(&host.spec), &seen.claims)?;
         Ok(LineResult::Created)
     }
 }

@@ -9,17 +9,19 @@ use muster_model::{
     FieldErrors, Timestamp,
     field::FieldError,
     host::{
-        BareMetalNodeSpec, Deletion, DeletionMode, NamedHost, Phase, PoolMembers, Registered,
+        BareMetalNodeSpec, Deletion, DeletionMode, NamedHost, PoolMembers, Registered,
         keys::{self as hosts, HostRecord, PoolRecord},
         unique::{Identifier, identifiers},
     },
     names,
-    store::{Committed, Entry, Expect, Revision, Txn},
+    store::{Committed, Entry, Expect, Revision, Store, StoreError, Txn},
 };
 use sha2::{Digest, Sha256};
 
 use super::{
-    Host, Inventory, InventoryError, encode,
+    Host, Inventory, InventoryError,
+    bulk::{BATCH_HOSTS, BATCH_POOLS},
+    encode,
     events::{HostChanges, SpecChange},
     index::Index,
     keys,
@@ -96,8 +98,9 @@ impl Inventory {
         warnings: Vec<String>,
     ) -> Result<HostWritten, InventoryError> {
         let mut spec = host.spec.clone();
-        let registered = Registered { by: context.actor.clone(), at: context.now };
-        spec.registered.get_or_insert(registered);
+        // Who does it is known here; what a body says of it is a copy of another record.
+        (spec.registered, spec.deletion) =
+            (Some(Registered { by: context.actor.clone(), at: context.now }), None);
         check_new_name(&host.name)?;
         let _turn = self.shared.writer.lock().await;
         for _ in 0..MAX_TRIES {
@@ -108,7 +111,7 @@ impl Inventory {
             if self.shared.index().get(&host.name).is_some() {
                 return Err(InventoryError::Taken { kind: "BareMetalNode", name: host.name.clone() });
             }
-            self.vet(&host.name, None, &spec)?;
+            self.vet(&[(&host.name, None, &spec)])?;
             spec.check_ways("spec")?;
             let mut told = warnings.clone();
             told.extend(self.doubts(None, &spec).await?);
@@ -130,7 +133,7 @@ impl Inventory {
                 None => txn,
             };
             if let Some(revision) = self.commit(guard.as_ref(), tell, &[edit], attach).await? {
-                let host = self.host(&host.name).ok_or(InventoryError::Busy)?;
+                let host = self.written(&host.name, &spec, revision);
                 return Ok(HostWritten { host, changed: true, warnings: told, audit: note.at(revision) });
             }
         }
@@ -172,56 +175,121 @@ impl Inventory {
         let _turn = self.shared.writer.lock().await;
         for _ in 0..MAX_TRIES {
             let guard = self.guard().await?;
-            let missing = InventoryError::NotFound { kind: "BareMetalNode" };
-            let Some(host) = self.host(name) else { return Err(missing) };
-            let (mut spec, mut warnings) = change(&host)?;
-            if !precondition(host.version()) {
-                return Err(InventoryError::Precondition { current: host.version() });
+            let mut draft = self.draft(context, act, name, precondition, &change)?;
+            self.vet(&[(name, draft.before.as_deref(), &draft.spec)])?;
+            if !draft.is_change() {
+                return Ok(draft.unchanged());
             }
-            if host.is_deleting() && spec.deletion.is_some() {
-                return Err(InventoryError::Deleting { name: name.to_owned() });
-            }
-            check_name(name)?;
-            let before = host.readable().cloned();
-            self.vet(name, before.as_deref(), &spec)?;
-            // Who asks for power asks anew, and may want what was wanted before.
-            if act.verb != Act::POWER {
-                let wish = before.as_deref().and_then(|before| spec.forget_wish_of(before, context.now));
-                warnings.extend(wish);
-            }
-            // A host that always lacked something may still be held, acknowledged and corrected.
-            if before.as_deref().is_none_or(|before| before.check_ways("spec").is_ok()) {
-                spec.check_ways("spec")?;
-            }
-            let note = note(name, before.as_deref(), Some(&spec));
-            if before.as_deref() == Some(&spec) {
-                return Ok(HostWritten { host, changed: false, warnings, audit: note });
-            }
-            warnings.extend(self.doubts(before.as_deref(), &spec).await?);
+            draft.warnings.extend(self.doubts(draft.before.as_deref(), &draft.spec).await?);
             if context.dry_run {
-                let host = Arc::new(preview(name, &spec));
-                return Ok(HostWritten { host, changed: true, warnings, audit: note });
+                return Ok(draft.shown());
             }
-            let expect = host.spec.as_ref().map_or(Expect::Absent, |stored| Expect::Modified(stored.version));
-            let mut message = describe(before.as_deref(), &spec);
-            if let Some(reason) = act.reason {
-                message = format!("{reason} ({message})");
-            }
-            let edit = Edit { name, expect, before, after: Some(&spec), message };
             let tell = Told { by: &context.actor, at: context.now, verb: act.verb };
-            if let Some(revision) =
-                self.commit(guard.as_ref(), tell, &[edit], |txn| attach(txn, &spec)).await?
-            {
-                let host = self.host(name).ok_or(InventoryError::Busy)?;
-                return Ok(HostWritten { host, changed: true, warnings, audit: note.at(revision) });
+            let attach = |txn: Txn| attach(txn, &draft.spec);
+            if let Some(revision) = self.commit(guard.as_ref(), tell, &[draft.edit(act)], attach).await? {
+                return Ok(self.kept(draft, revision));
             }
         }
         Err(InventoryError::Busy)
     }
 
+    /// Changes several hosts at one moment, or none of them: hosts that change places for one. `change` gets each as it stands.
+    pub async fn update_together(
+        &self,
+        context: &WriteContext,
+        act: Act<'_>,
+        names: &[&str],
+        change: impl Fn(&Host) -> Result<(BareMetalNodeSpec, Vec<String>), InventoryError>,
+    ) -> Result<Vec<HostWritten>, InventoryError> {
+        let _turn = self.shared.writer.lock().await;
+        for _ in 0..MAX_TRIES {
+            let guard = self.guard().await?;
+            let draft = |name: &&str| self.draft(context, act, name, &|_| true, &change);
+            let mut drafts = names.iter().map(draft).collect::<Result<Vec<_>, _>>()?;
+            check_extent(&drafts)?;
+            let specs: Vec<_> =
+                drafts.iter().map(|one| (&*one.host.name, one.before.as_deref(), &one.spec)).collect();
+            self.vet(&specs)?;
+            for draft in drafts.iter_mut().filter(|draft| draft.is_change()) {
+                draft.warnings.extend(self.doubts(draft.before.as_deref(), &draft.spec).await?);
+            }
+            if context.dry_run {
+                return Ok(drafts.into_iter().map(Draft::shown).collect());
+            }
+            let edits: Vec<_> =
+                drafts.iter().filter(|draft| draft.is_change()).map(|draft| draft.edit(act)).collect();
+            if edits.is_empty() {
+                return Ok(drafts.into_iter().map(Draft::unchanged).collect());
+            }
+            let tell = Told { by: &context.actor, at: context.now, verb: act.verb };
+            if let Some(revision) = self.commit(guard.as_ref(), tell, &edits, |txn| txn).await? {
+                let kept = |draft: Draft| {
+                    if draft.is_change() { self.kept(draft, revision) } else { draft.unchanged() }
+                };
+                return Ok(drafts.into_iter().map(kept).collect());
+            }
+        }
+        Err(InventoryError::Busy)
+    }
+
+    /// One change, with everything that can be said of it before it is looked at beside others.
+    fn draft(
+        &self,
+        context: &WriteContext,
+        act: Act<'_>,
+        name: &str,
+        precondition: Guard<'_>,
+        change: impl Fn(&Host) -> Result<(BareMetalNodeSpec, Vec<String>), InventoryError>,
+    ) -> Result<Draft, InventoryError> {
+        let missing = InventoryError::NotFound { kind: "BareMetalNode" };
+        let Some(host) = self.host(name) else { return Err(missing) };
+        let (mut spec, mut warnings) = change(&host)?;
+        if !precondition(host.version()) {
+            return Err(InventoryError::Precondition { current: host.version() });
+        }
+        if host.is_deleting() && spec.deletion.is_some() {
+            return Err(InventoryError::Deleting { name: name.to_owned() });
+        }
+        check_name(name)?;
+        let before = host.readable().cloned();
+        // Who asks for power asks anew, and may want what was wanted before.
+        if act.verb != Act::POWER {
+            let wish = before.as_deref().and_then(|before| spec.forget_wish_of(before, context.now));
+            warnings.extend(wish);
+        }
+        // A host that always lacked something may still be held, acknowledged and corrected.
+        if before.as_deref().is_none_or(|before| before.check_ways("spec").is_ok()) {
+            spec.check_ways("spec")?;
+        }
+        Ok(Draft { host, before, spec, warnings })
+    }
+
+    /// The answer to a change that was stored.
+    fn kept(&self, draft: Draft, revision: Revision) -> HostWritten {
+        let host = self.written(&draft.host.name, &draft.spec, revision);
+        let audit = draft.note().at(revision);
+        HostWritten { host, changed: true, warnings: draft.warnings, audit }
+    }
+
+    /// A host as it was just stored, whether or not the index has seen that yet: what is stored is never answered by an error
+    /// or by what was there before.
+    fn written(&self, name: &str, spec: &BareMetalNodeSpec, revision: Revision) -> Arc<Host> {
+        let known = self.host(name);
+        if let Some(host) = known.as_ref().filter(|host| host.version() >= revision) {
+            return Arc::clone(host);
+        }
+        let mut host = known.map_or_else(|| Host::new(name), |host| Host::clone(&host));
+        let created = host.spec.as_ref().map_or(revision, |stored| stored.created);
+        let (key, value) = (hosts::host(name, HostRecord::Spec), encode(spec).into());
+        host.take(HostRecord::Spec, Some(&Entry { key, value, created, modified: revision }), revision);
+        Arc::new(host)
+    }
+
     /// Deletes a host, or marks it so that the host loop does when the machine is ready for it.
     ///
-    /// A record that nothing works on (set aside, never looked at, or off and idle) is gone at once.
+    /// A record that nothing works on (never looked at, or off and idle) is gone at once. One that is set aside while its
+    /// machine serves, or may, is left until somebody corrects it: the host loop drains nothing that is set aside, and only force
+    /// takes a record away from under its pods.
     pub async fn delete(
         &self,
         context: &WriteContext,
@@ -238,7 +306,11 @@ impl Inventory {
                 return Err(InventoryError::Precondition { current: host.version() });
             }
             let before = host.readable().cloned();
-            let gone = mode == DeletionMode::Force || host.set_aside().is_some() || at_rest(&host);
+            let gone = mode == DeletionMode::Force || host.is_at_rest();
+            if let Some(aside) = host.set_aside().filter(|_| !gone) {
+                let phase = host.status().phase.to_string();
+                return Err(InventoryError::Serving { name: name.to_owned(), phase, why: aside.reason });
+            }
             let note = note(name, before.as_deref(), None);
             if context.dry_run {
                 return Ok(HostDeleted { gone, audit: note });
@@ -258,7 +330,7 @@ impl Inventory {
             let edit = Edit { name, expect, before, after, message: message.to_owned() };
             let tell = Told { by: &context.actor, at: context.now, verb: "delete" };
             // The machine must still be as it was looked at: its loop may just have begun something.
-            let unchanged = |txn: Txn| if gone { still(txn, &host, mode) } else { txn };
+            let unchanged = |txn: Txn| if gone { still(txn, &host.name, mode) } else { txn };
             if let Some(revision) = self.commit(guard.as_ref(), tell, &[edit], unchanged).await? {
                 return Ok(HostDeleted { gone, audit: note.at(revision) });
             }
@@ -280,16 +352,28 @@ impl Inventory {
         Ok(guard)
     }
 
-    /// Refuses what another host has already. Two that clash as they are may still be held, corrected and deleted.
+    /// Refuses what another host has already. Two that clash as they are may still be held, corrected and deleted; of those
+    /// that are changed together, each may take what another gives up.
     fn vet(
         &self,
-        name: &str,
-        before: Option<&BareMetalNodeSpec>,
-        spec: &BareMetalNodeSpec,
+        hosts: &[(&str, Option<&BareMetalNodeSpec>, &BareMetalNodeSpec)],
     ) -> Result<(), InventoryError> {
-        let held: BTreeSet<_> = before.map(identifiers).unwrap_or_default().into_iter().collect();
-        let new = identifiers(spec).into_iter().filter(|claim| !held.contains(claim));
-        check_claims(&self.shared.index(), name, new, &BTreeMap::new())
+        let together: BTreeSet<&str> = hosts.iter().map(|(name, ..)| *name).collect();
+        let claims = |kept: bool| {
+            hosts.iter().flat_map(move |(name, before, spec)| {
+                let held: BTreeSet<_> = before.map(identifiers).unwrap_or_default().into_iter().collect();
+                let claims = identifiers(spec).into_iter().filter(move |claim| held.contains(claim) == kept);
+                claims.map(move |claim| (*name, claim))
+            })
+        };
+        // What one of them keeps no other may take.
+        let mut taken: BTreeMap<(Identifier, String), String> =
+            claims(true).map(|(name, claim)| (claim, name.to_owned())).collect();
+        for (name, claim) in claims(false) {
+            check_claims(&self.shared.index(), name, &together, [claim.clone()], &taken)?;
+            taken.insert(claim, name.to_owned());
+        }
+        Ok(())
     }
 
     /// Commits edits with everything that follows; `None` when somebody else was faster.
@@ -302,10 +386,11 @@ impl Inventory {
     ) -> Result<Option<Revision>, InventoryError> {
         let expect = guard.map_or(Expect::Absent, |entry| Expect::Modified(entry.modified));
         let mut txn = Txn::new().expect(keys::GUARD, expect).put(keys::GUARD, encode(&told.by));
-        let changes = edits.iter().map(|edit| self.changes(edit.name));
+        let changes = edits.iter().map(|edit| stored_changes(&*self.shared.store, edit.name));
         let changes = futures::future::try_join_all(changes).await?;
-        for (edit, changes) in edits.iter().zip(changes) {
+        for (edit, (changes, seen)) in edits.iter().zip(changes) {
             txn = txn.expect(hosts::host(edit.name, HostRecord::Spec), edit.expect);
+            txn = txn.expect(keys::changes(edit.name), seen);
             txn = write_edit(txn, told, edit, changes);
         }
         txn = members(txn, &self.shared.index(), edits);
@@ -316,7 +401,9 @@ impl Inventory {
                 Ok(Some(revision))
             }
             Committed::Refused { found, .. } => {
-                if let Some(entry) = found {
+                // The lines about a host are not in the index: there is nothing to wait for.
+                let indexed = |entry: &Entry| entry.key == keys::GUARD || entry.key.starts_with(hosts::ROOT);
+                if let Some(entry) = found.filter(indexed) {
                     self.shared.caught_up(entry.modified).await;
                 }
                 Ok(None)
@@ -326,60 +413,129 @@ impl Inventory {
 
     /// What people and tools did to a host's spec.
     pub async fn changes(&self, name: &str) -> Result<HostChanges, InventoryError> {
-        let entry = self.shared.store.get(&keys::changes(name)).await?;
-        Ok(entry.and_then(|entry| serde_json::from_slice(&entry.value).ok()).unwrap_or_default())
+        Ok(stored_changes(&*self.shared.store, name).await?.0)
+    }
+}
+
+/// The lines about a host's spec, and what a transaction has to find where it adds one.
+pub(crate) async fn stored_changes(
+    store: &dyn Store,
+    name: &str,
+) -> Result<(HostChanges, Expect), StoreError> {
+    let entry = store.get(&keys::changes(name)).await?;
+    let expect = entry.as_ref().map_or(Expect::Absent, |entry| Expect::Modified(entry.modified));
+    Ok((entry.and_then(|entry| serde_json::from_slice(&entry.value).ok()).unwrap_or_default(), expect))
+}
+
+/// Deletes everything that is stored about a host. Every way in which a host goes comes here: what is left behind would be
+/// taken for the next host's of that name.
+pub(crate) fn forget_host(txn: Txn, name: &str) -> Txn {
+    let txn = HostRecord::ALL.into_iter().fold(txn, |txn, record| txn.delete(hosts::host(name, record)));
+    txn.delete(hosts::boot_progress(name)).delete(hosts::agent_goodbye(name)).delete(keys::boot_token(name))
+}
+
+/// The last line about a host whose records go: without it their end would look like somebody else's doing.
+pub(crate) fn tell_end(txn: Txn, name: &str, mut changes: HostChanges, last: SpecChange) -> Txn {
+    changes.push(digest(&[]), last);
+    txn.put(keys::changes(name), encode(&changes))
+}
+
+/// A change that has not been stored.
+struct Draft {
+    host: Arc<Host>,
+    before: Option<Arc<BareMetalNodeSpec>>,
+    spec: BareMetalNodeSpec,
+    warnings: Vec<String>,
+}
+
+impl Draft {
+    fn is_change(&self) -> bool {
+        self.before.as_deref() != Some(&self.spec)
+    }
+
+    fn note(&self) -> AuditNote {
+        note(&self.host.name, self.before.as_deref(), Some(&self.spec))
+    }
+
+    fn unchanged(self) -> HostWritten {
+        let audit = self.note();
+        HostWritten { host: self.host, changed: false, warnings: self.warnings, audit }
+    }
+
+    /// As a dry run answers.
+    fn shown(self) -> HostWritten {
+        if !self.is_change() {
+            return self.unchanged();
+        }
+        let (host, audit) = (Arc::new(preview(&self.host.name, &self.spec)), self.note());
+        HostWritten { host, changed: true, warnings: self.warnings, audit }
+    }
+
+    fn edit(&self, act: Act<'_>) -> Edit<'_> {
+        let mut message = describe(self.before.as_deref(), &self.spec);
+        if let Some(reason) = act.reason {
+            message = format!("{reason} ({message})");
+        }
+        let expect =
+            self.host.spec.as_ref().map_or(Expect::Absent, |stored| Expect::Modified(stored.version));
+        Edit { name: &self.host.name, expect, before: self.before.clone(), after: Some(&self.spec), message }
+    }
+}
+
+/// Refuses more than one transaction takes.
+fn check_extent(drafts: &[Draft]) -> Result<(), InventoryError> {
+    let before = drafts.iter().filter_map(|draft| draft.before.as_deref());
+    let pools: BTreeSet<&str> =
+        before.chain(drafts.iter().map(|draft| &draft.spec)).map(|spec| spec.pool.as_str()).collect();
+    let found = [("hosts", drafts.len(), BATCH_HOSTS), ("pools", pools.len(), BATCH_POOLS)];
+    match found.into_iter().find(|(_, found, most)| found > most) {
+        None => Ok(()),
+        Some((what, found, most)) => {
+            let fault =
+                FieldError::new("hosts", format!("concern {found} {what}; {most} change at one moment"));
+            Err(InventoryError::Invalid(FieldErrors::one(fault.hint("change them in smaller steps"))))
+        }
     }
 }
 
 /// Adds one edit, and its line in the host's changes.
 fn write_edit(mut txn: Txn, told: Told<'_>, edit: &Edit<'_>, mut changes: HostChanges) -> Txn {
-    let value = edit.after.map(encode);
-    if let Some(value) = &value {
-        txn = txn.put(hosts::host(edit.name, HostRecord::Spec), value.clone());
-    } else {
-        for record in HostRecord::ALL {
-            txn = txn.delete(hosts::host(edit.name, record));
-        }
-        txn = txn
-            .delete(hosts::boot_progress(edit.name))
-            .delete(hosts::agent_goodbye(edit.name))
-            .delete(keys::boot_token(edit.name));
-    }
+    let spec = edit.after.or(edit.before.as_deref());
     let entry = SpecChange {
         at: told.at,
         by: told.by.to_owned(),
         verb: told.verb.to_owned(),
         message: edit.message.clone(),
+        project: spec.map_or_else(|| changes.project(), |spec| spec.project.clone()),
     };
-    changes.push(digest(value.as_deref().unwrap_or_default()), entry);
+    let Some(value) = edit.after.map(encode) else {
+        return tell_end(forget_host(txn, edit.name), edit.name, changes, entry);
+    };
+    changes.push(digest(&value), entry);
+    txn = txn.put(hosts::host(edit.name, HostRecord::Spec), value);
     txn.put(keys::changes(edit.name), encode(&changes))
 }
 
-/// Nothing works on it: its records can go in one transaction.
-fn at_rest(host: &Host) -> bool {
-    let quiet = host.op.is_none() && host.intent.is_none();
-    quiet && host.status.as_ref().is_none_or(|status| matches!(status.phase, Phase::Enrolling | Phase::Idle))
-}
-
 /// Adds comparisons that hold only while the machine is still at rest. By force nothing is compared.
-fn still(txn: Txn, host: &Host, mode: DeletionMode) -> Txn {
-    if mode == DeletionMode::Force || host.op.is_some() || host.intent.is_some() {
+fn still(txn: Txn, name: &str, mode: DeletionMode) -> Txn {
+    if mode == DeletionMode::Force {
         return txn;
     }
     [HostRecord::Op, HostRecord::Intent]
         .into_iter()
-        .fold(txn, |txn, record| txn.expect(hosts::host(&host.name, record), Expect::Absent))
+        .fold(txn, |txn, record| txn.expect(hosts::host(name, record), Expect::Absent))
 }
 
-/// Fails when another host has what is claimed; `also` are claims that are not in the index yet.
+/// Fails when another host has what is claimed. Of `together` the index says what was, and `also` what will be.
 pub(super) fn check_claims(
     index: &Index,
     name: &str,
+    together: &BTreeSet<&str>,
     claims: impl IntoIterator<Item = (Identifier, String)>,
     also: &BTreeMap<(Identifier, String), String>,
 ) -> Result<(), InventoryError> {
     for claim in claims {
-        let owner = index.owner(&claim, name).or_else(|| also.get(&claim).map(String::as_str));
+        let owner = index.owner(&claim, together).or_else(|| also.get(&claim).map(String::as_str));
         if let Some(owner) = owner.filter(|owner| *owner != name) {
             let (by, value) = claim;
             return Err(InventoryError::Clash { by, value, owner: owner.to_owned() });

@@ -27,6 +27,9 @@ pub enum InventoryError {
     /// The stored record cannot be read, so it can only be replaced or deleted.
     #[error("the stored record of host {name} was set aside: {why}")]
     SetAside { name: String, why: String },
+    /// What would have to be drained first cannot be: its record is not in use.
+    #[error("host {name} cannot be drained: it is {phase}, and its record is set aside: {why}")]
+    Serving { name: String, phase: String, why: String },
     /// Somebody else keeps the host as it is.
     #[error("host {name} is held by {by}: {reason}")]
     Held { name: String, by: String, reason: String },

@@ -86,9 +86,17 @@ pub struct SpecChange {
     /// `create`, `patch`, `hold`, `power`, `delete`, …; `direct` for a write past the API.
     pub verb: String,
     pub message: String,
+    /// Whose the host was then: its name may be another project's later, and this is not theirs to read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
 }
 
 impl HostChanges {
+    /// Whose the host was last.
+    pub(crate) fn project(&self) -> Option<String> {
+        self.changes.last().and_then(|change| change.project.clone())
+    }
+
     pub(crate) fn push(&mut self, digest: String, change: SpecChange) {
         self.digest = digest;
         self.changes.push(change);

@@ -7,16 +7,16 @@ use muster_model::{
     status::Health,
 };
 
-use super::host::Host;
+use super::host::{Host, Owner};
 use crate::registry::{LabelSelector, SelectorError};
 
-/// Which projects a caller sees.
-pub type Visible = Arc<dyn Fn(Option<&str>) -> bool + Send + Sync>;
+/// Whose hosts a caller sees.
+pub type Visible = Arc<dyn Fn(&Owner) -> bool + Send + Sync>;
 
 /// Everything in it must hold.
 #[derive(Clone, Default)]
 pub struct HostFilter {
-    /// Whether a host of this project is visible at all; `None` lets everything through.
+    /// Whether a host of this owner is visible at all; `None` lets everything through.
     pub visible: Option<Visible>,
     pub name: Option<String>,
     pub state: Option<State>,
@@ -47,7 +47,7 @@ impl HostFilter {
         let is = |wanted: &Option<String>, found: Option<&str>| {
             wanted.as_ref().is_none_or(|wanted| found == Some(wanted.as_str()))
         };
-        self.visible.as_ref().is_none_or(|visible| visible(host.project()))
+        self.visible.as_ref().is_none_or(|visible| visible(host.owner()))
             && is(&self.name, Some(&host.name))
             && is(&self.pool, spec.map(|spec| spec.pool.as_str()))
             && is(&self.rack, spec.and_then(|spec| spec.rack.as_deref()))

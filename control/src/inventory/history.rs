@@ -40,8 +40,13 @@ pub struct HistoryEntry {
 }
 
 impl Inventory {
-    /// Everything that is remembered about a host, oldest first. Changes outlive the host itself.
-    pub async fn history(&self, name: &str) -> Result<Vec<HistoryEntry>, InventoryError> {
+    /// Everything that is remembered about a host, oldest first. Changes outlive the host itself; those that were made while
+    /// the name was another project's are shown to `visible` projects alone.
+    pub async fn history(
+        &self,
+        name: &str,
+        visible: impl Fn(Option<&str>) -> bool,
+    ) -> Result<Vec<HistoryEntry>, InventoryError> {
         let key = keys::host(name, HostRecord::Events);
         let entry = self.shared.store.get(&key).await?;
         let ring: EventRing = match entry {
@@ -65,7 +70,9 @@ impl Inventory {
                 deadline: event.deadline,
             })
             .collect();
-        story.extend(self.changes(name).await?.changes.into_iter().map(|change| HistoryEntry {
+        let mut changes = self.changes(name).await?.changes;
+        changes.retain(|change| visible(change.project.as_deref()));
+        story.extend(changes.into_iter().map(|change| HistoryEntry {
             at: change.at,
             source: "inventory",
             by: change.by,

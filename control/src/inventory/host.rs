@@ -6,7 +6,8 @@ use bytes::Bytes;
 use muster_model::{
     FieldErrors, Timestamp,
     host::{
-        BareMetalNodeSpec, BareMetalNodeStatus, HostMetrics, HostOp, Intent, State, health, keys::HostRecord,
+        BareMetalNodeSpec, BareMetalNodeStatus, HostMetrics, HostOp, Intent, Phase, Registered, State,
+        health, keys::HostRecord,
     },
     names,
     status::Health,
@@ -21,6 +22,29 @@ pub struct SetAside {
     /// The key whose value is at fault.
     pub key: String,
     pub reason: String,
+}
+
+/// Whose a host is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Owner {
+    Project(Arc<str>),
+    /// Its record names no project.
+    Nobody,
+    /// Its record cannot be read, and it is not known whose it was before.
+    Unknown,
+}
+
+impl Owner {
+    fn of(spec: &BareMetalNodeSpec) -> Self {
+        spec.project.as_deref().map_or(Self::Nobody, |project| Self::Project(project.into()))
+    }
+
+    /// What a record that cannot be used says of its owner all the same.
+    fn told(raw: &[u8]) -> Option<Self> {
+        let record: Value = serde_json::from_slice(raw).ok()?;
+        let project = record.get("project")?.as_str().filter(|name| names::check_dns_label(name).is_ok())?;
+        Some(Self::Project(project.into()))
+    }
 }
 
 /// A spec as it is stored.
@@ -67,6 +91,8 @@ pub struct Host {
     pub revision: Revision,
     /// Another host that has what only one can have, and why this one yields.
     pub clash: Option<String>,
+    /// As the spec says; of one that cannot be read, as far as it can be told.
+    owner: Owner,
     text: OnceLock<Bytes>,
 }
 
@@ -82,6 +108,7 @@ impl Host {
             unread: Vec::new(),
             revision: Revision::ZERO,
             clash: None,
+            owner: Owner::Unknown,
             text: OnceLock::new(),
         }
     }
@@ -93,7 +120,17 @@ impl Host {
         self.unread.retain(|(kind, _)| *kind != record);
         let mut fault = None;
         match record {
-            HostRecord::Spec => self.spec = entry.map(stored_spec),
+            HostRecord::Spec => {
+                self.spec = entry.map(stored_spec);
+                match &self.spec {
+                    Some(StoredSpec { spec: Ok(spec), .. }) => self.owner = Owner::of(spec),
+                    // What it said before holds where it says nothing that can be understood.
+                    Some(StoredSpec { raw, .. }) => {
+                        self.owner = Owner::told(raw).unwrap_or_else(|| self.owner.clone());
+                    }
+                    None => {}
+                }
+            }
             HostRecord::Status => self.status = decode(entry, &mut fault),
             HostRecord::Op => self.op = decode(entry, &mut fault),
             HostRecord::Intent => self.intent = decode(entry, &mut fault),
@@ -144,6 +181,11 @@ impl Host {
         self.spec.as_ref()?.spec.as_ref().ok()
     }
 
+    /// The spec, if it may claim what only one host can have: one whose name cannot be used is in nobody's way.
+    pub(super) fn claimant(&self) -> Option<&Arc<BareMetalNodeSpec>> {
+        self.readable().filter(|_| names::check_dns_label(&self.name).is_ok())
+    }
+
     /// Resource version: the last write of the spec.
     pub fn version(&self) -> Revision {
         self.spec.as_ref().map_or(Revision::ZERO, |spec| spec.version)
@@ -165,8 +207,26 @@ impl Host {
         }
     }
 
+    /// Whose it is, also while its record cannot be read.
+    pub fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    /// The project that it belongs to, where that is known and there is one.
     pub fn project(&self) -> Option<&str> {
-        self.readable()?.project.as_deref()
+        match &self.owner {
+            Owner::Project(project) => Some(project),
+            Owner::Nobody | Owner::Unknown => None,
+        }
+    }
+
+    /// Who registered it, also while its record cannot be read.
+    pub fn registered(&self) -> Option<Registered> {
+        if let Some(spec) = self.readable() {
+            return spec.registered.clone();
+        }
+        let record: Value = serde_json::from_slice(&self.spec.as_ref()?.raw).ok()?;
+        serde_json::from_value(record.get("registered")?.clone()).ok()
     }
 
     pub fn pool(&self) -> Option<&str> {
@@ -175,6 +235,18 @@ impl Host {
 
     pub fn is_deleting(&self) -> bool {
         self.readable().is_some_and(|spec| spec.deletion.is_some())
+    }
+
+    /// Whether nothing is done to its machine, and nothing runs on it that anybody knows of. A record that cannot be read may
+    /// speak of anything.
+    pub fn is_at_rest(&self) -> bool {
+        let unread = self.unread().any(|(record, _)| record != HostRecord::Metrics);
+        let quiet = !unread && self.op.is_none() && self.intent.is_none();
+        quiet
+            && self
+                .status
+                .as_ref()
+                .is_none_or(|status| matches!(status.phase, Phase::Enrolling | Phase::Idle))
     }
 
     pub fn health(&self) -> Health {

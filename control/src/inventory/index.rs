@@ -13,7 +13,7 @@ use muster_model::{
     host::{
         BareMetalNodeSpec, GlobalConfig, GlobalStats, PoolMembers,
         keys::{HostRecord, Key, PoolRecord, parse},
-        unique::{Identifier, identifiers},
+        unique::{Identifier, identifiers, yielding},
     },
     store::{Change, Entry, Revision},
 };
@@ -78,10 +78,10 @@ impl Index {
         here.map(|(host, _)| host.name.to_string()).collect()
     }
 
-    /// The owner of something that only one host can have, if that is another host than `name`.
-    pub(super) fn owner(&self, claim: &(Identifier, String), name: &str) -> Option<&str> {
+    /// The owner of something that only one host can have, if that is another host than these.
+    pub(super) fn owner(&self, claim: &(Identifier, String), besides: &BTreeSet<&str>) -> Option<&str> {
         let owners = self.claims.get(claim)?;
-        owners.iter().map(|(_, owner)| &**owner).find(|owner| *owner != name)
+        owners.iter().map(|(_, owner)| &**owner).find(|owner| !besides.contains(owner))
     }
 
     /// Takes in one commit, and tells what happened to which host.
@@ -136,7 +136,7 @@ impl Index {
 
     /// Notes or forgets what a host claims.
     fn claim(&mut self, host: &Host, holds: bool) {
-        let (Some(stored), Some(spec)) = (&host.spec, host.readable()) else { return };
+        let (Some(stored), Some(spec)) = (&host.spec, host.claimant()) else { return };
         for claim in identifiers(spec) {
             let place = (stored.created, Arc::clone(&host.name));
             if holds {
@@ -150,10 +150,11 @@ impl Index {
         }
     }
 
-    /// Brings verdicts about clashes up to date: of the hosts that this commit touched, and of those that
-    /// stood in their way or waited for them.
+    /// Brings verdicts about clashes up to date: of the hosts that this commit touched, and of all that stand in one another's
+    /// way with them.
     fn settle_clashes(&mut self, before: &mut BTreeMap<Arc<str>, Option<Arc<Host>>>) {
         let mut affected: BTreeSet<Arc<str>> = BTreeSet::new();
+        let mut open: Vec<Arc<Host>> = Vec::new();
         for (name, old) in before.iter() {
             let specs = [old.as_ref(), self.hosts.get(name)];
             // Only specs claim anything: whoever has the same one is in nobody's way who was not there before.
@@ -163,16 +164,28 @@ impl Index {
                 continue;
             }
             affected.insert(Arc::clone(name));
-            for spec in specs.into_iter().flatten().filter_map(|host| host.readable()) {
-                for claim in identifiers(spec) {
-                    let owners = self.claims.get(&claim).into_iter().flatten();
-                    affected.extend(owners.map(|(_, owner)| Arc::clone(owner)));
+            open.extend(specs.into_iter().flatten().cloned());
+        }
+        while let Some(host) = open.pop() {
+            for claim in host.claimant().map(|spec| identifiers(spec)).into_iter().flatten() {
+                for (_, owner) in self.claims.get(&claim).into_iter().flatten() {
+                    if affected.insert(Arc::clone(owner)) {
+                        open.extend(self.hosts.get(owner).cloned());
+                    }
                 }
             }
         }
+        let claimants = affected.iter().filter_map(|name| {
+            let host = self.hosts.get(name)?;
+            Some((host.spec.as_ref()?.created, name, host.claimant()?.as_ref()))
+        });
+        let clashes: BTreeMap<Arc<str>, String> = yielding(claimants)
+            .into_iter()
+            .map(|(name, (claim, first))| (Arc::clone(name), taken(&claim, first)))
+            .collect();
         for name in affected {
             let Some(host) = self.hosts.get(&name) else { continue };
-            let clash = self.clash_of(host);
+            let clash = clashes.get(&name).cloned();
             if clash == host.clash {
                 continue;
             }
@@ -181,14 +194,6 @@ impl Index {
             host.set_clash(clash);
             self.hosts.insert(name, Arc::new(host));
         }
-    }
-
-    fn clash_of(&self, host: &Host) -> Option<String> {
-        let spec = host.readable()?;
-        identifiers(spec).into_iter().find_map(|claim| {
-            let (_, first) = self.claims.get(&claim)?.first()?;
-            (*first != host.name).then(|| taken(&claim, first))
-        })
     }
 
     fn take_pool(&mut self, pool: &str, record: PoolRecord, entry: Option<&Entry>) {
@@ -223,9 +228,7 @@ impl Index {
 
 /// Reads the global settings, or says everything that is wrong with them.
 pub(super) fn read_global(value: &[u8]) -> Result<GlobalConfig, String> {
-    let config: GlobalConfig = serde_json::from_slice(value).map_err(|error| error.to_string())?;
-    let faults = config.faults();
-    if faults.is_empty() { Ok(config) } else { Err(faults.join("; ")) }
+    GlobalConfig::parse(value).map_err(|faults| faults.to_string())
 }
 
 /// Why a host is set aside that claims what another one has.
@@ -289,13 +292,45 @@ mod tests {
     }
 
     #[test]
+    fn a_record_that_is_set_aside_stands_in_nobodys_way() {
+        let mut index = Index::default();
+        let aside = |index: &Index| {
+            let aside = index.hosts.values().filter(|host| host.set_aside().is_some());
+            aside.map(|host| host.name.to_string()).collect::<Vec<_>>()
+        };
+        // A name that cannot be used, then the same machine under one that can.
+        index.apply(&[change(1, "/baremetal/nodes/GPU-01/spec", Some(spec("gpu", "02:00:00:00:00:01")))]);
+        index.apply(&[change(2, "/baremetal/nodes/gpu-01/spec", Some(spec("gpu", "02:00:00:00:00:01")))]);
+        assert_eq!(aside(&index), ["GPU-01"]);
+        // b yields to a; what it shares with c is c's then, until a goes.
+        let with = |mac: &str, serial: &str| {
+            let mut spec = spec("gpu", mac);
+            spec["serial"] = serial.into();
+            spec
+        };
+        index.apply(&[change(3, "/baremetal/nodes/a/spec", Some(with("02:00:00:00:00:02", "A")))]);
+        index.apply(&[change(4, "/baremetal/nodes/b/spec", Some(with("02:00:00:00:00:02", "B")))]);
+        index.apply(&[change(5, "/baremetal/nodes/c/spec", Some(with("02:00:00:00:00:03", "B")))]);
+        assert_eq!(aside(&index), ["GPU-01", "b"]);
+        index.apply(&[change(6, "/baremetal/nodes/a/spec", None)]);
+        assert_eq!(aside(&index), ["GPU-01", "c"]);
+        index.apply(&[change(7, "/baremetal/nodes/b/spec", None)]);
+        assert_eq!(aside(&index), ["GPU-01"]);
+    }
+
+    #[test]
     fn bad_global_settings_leave_the_last_good_ones_in_force() {
         let mut index = Index::default();
         index.apply(&[change(1, "/baremetal/global/config", Some(json!({"highMarkPercent": 90})))]);
         index.apply(&[change(2, "/baremetal/global/config", Some(json!({"highMarkPercent": 900})))]);
         assert_eq!(index.global.config.high_mark_percent, Some(90));
         assert!(index.global.problem.as_deref().is_some_and(|why| why.contains("20 to 100")));
-        index.apply(&[change(3, "/baremetal/global/config", None)]);
+        let never = json!({"deadlines": {"callTimeout": "0s"}, "maxStartsPerSecond": "x"});
+        index.apply(&[change(3, "/baremetal/global/config", Some(never))]);
+        assert_eq!(index.global.config.deadlines.call, None);
+        let why = index.global.problem.clone().unwrap_or_default();
+        assert!(why.contains("deadlines.callTimeout") && why.contains("maxStartsPerSecond"), "{why}");
+        index.apply(&[change(4, "/baremetal/global/config", None)]);
         assert_eq!((index.global.config.high_mark_percent, &index.global.problem), (None, &None));
     }
 }

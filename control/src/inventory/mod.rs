@@ -51,6 +51,7 @@ use crate::registry::Registry;
 
 pub use bulk::{LineReport, LineResult};
 pub use change::{Act, HostDeleted, HostWritten};
+pub(crate) use change::{forget_host, stored_changes, tell_end};
 pub use connections::{Access, ConnectionMeta};
 pub use discover::{Discovered, Prober, propose};
 pub use durations::PhaseDuration;
@@ -58,7 +59,7 @@ pub use error::InventoryError;
 pub use events::{HostChange, HostChanges, InventoryEvent, SpecChange};
 pub use filter::{HostFilter, HostTest, Visible};
 pub use history::HistoryEntry;
-pub use host::{Host, SetAside, StoredSpec};
+pub use host::{Host, Owner, SetAside, StoredSpec};
 pub use index::Global;
 pub use keys::NamedKind;
 pub use named::{Named, NamedStored, NamedWritten};

@@ -37,12 +37,7 @@ fn read(sent: &Value) -> Result<GlobalConfig, SettingsError> {
     if let Some(name) = named {
         return Err(one(name, format!("{name} is changed by PUT /api/v1/freeze or `muster freeze`.")));
     }
-    let config: GlobalConfig = serde_json::from_value(sent.clone())
-        .map_err(|error| one("", format!("The settings cannot be read: {error}.")))?;
-    match config.faults().as_slice() {
-        [] => Ok(config),
-        [first, ..] => Err(one(first.split(' ').next().unwrap_or_default(), format!("{first}."))),
-    }
+    GlobalConfig::read(sent, "").map_err(SettingsError::Invalid)
 }
 
 /// Makes the settings as `sent` says; what it leaves out gets its default, and a freeze stays as it is. Only while
@@ -105,6 +100,8 @@ mod tests {
         check(&json!({ "maxPowerOperations": 0 }), "must be at least 1");
         check(&json!({ "freeze": "frozen" }), "muster freeze");
         check(&json!({ "highMarkPercent": 40, "lowMarkPercent": 30 }), "at least 20 below");
-        check(&json!({ "maxPowerOperations": "many" }), "cannot be read");
+        check(&json!({ "maxPowerOperations": "many" }), "maxPowerOperations: ");
+        check(&json!({ "deadlines": { "callTimeout": "0s" } }), "deadlines.callTimeout: ");
+        check(&json!({ "prometheusUrl": "prometheus" }), "prometheusUrl: must be an address");
     }
 }

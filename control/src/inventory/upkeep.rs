@@ -88,9 +88,12 @@ impl Inventory {
         }
         self.tell_set_aside(rounds).await?;
         self.restore_members(&touched).await?;
+        // The inventory as it is seen comes first and the pools after it: a change of a pool in between makes what is seen old,
+        // and never looks like somebody else's.
+        let seen = self.shared.index().configs.clone();
         let pools = owned_pools(registry).await?;
         for pool in &pools {
-            self.keep_config(registry, pool).await?;
+            self.keep_config(registry, pool, seen.get(&pool.name)).await?;
         }
         self.tell_global(rounds).await?;
         self.settle_power().await?;
@@ -111,7 +114,13 @@ impl Inventory {
         if changes.digest == digest || (spec.is_none() && stored.is_none()) {
             return Ok(());
         }
-        let message = match (&spec, self.host(name).and_then(|host| host.set_aside())) {
+        let host = self.host(name);
+        // Whose it was says nobody better than who wrote of it before.
+        let project = match host.as_ref().and_then(|host| host.readable()) {
+            Some(spec) => spec.project.clone(),
+            None => changes.project().or_else(|| host.as_ref()?.project().map(str::to_owned)),
+        };
+        let message = match (&spec, host.and_then(|host| host.set_aside())) {
             (None, _) => "the record was deleted".to_owned(),
             (Some(_), Some(aside)) => format!("the record was written and set aside: {}", aside.reason),
             (Some(_), None) => "the record was written".to_owned(),
@@ -121,6 +130,7 @@ impl Inventory {
             by: DIRECT.to_owned(),
             verb: "direct".to_owned(),
             message,
+            project,
         };
         changes.push(digest, change);
         let expect = |entry: &Option<muster_model::store::Entry>| {
@@ -222,19 +232,20 @@ impl Inventory {
     }
 
     /// A pool's settings in the inventory: what the pool says, or a request to the pool.
-    async fn keep_config(&self, registry: &Registry, owned: &OwnedPool) -> Result<(), InventoryError> {
+    async fn keep_config(
+        &self,
+        registry: &Registry,
+        owned: &OwnedPool,
+        stored: Option<&super::index::Stored>,
+    ) -> Result<(), InventoryError> {
         let (name, wanted) = (owned.name.as_str(), &owned.config);
-        let stored = self.shared.index().configs.get(name).cloned();
-        if stored.as_ref().is_some_and(|stored| stored.value == encode(wanted)) {
+        if stored.is_some_and(|stored| stored.value == encode(wanted)) {
             return Ok(());
         }
         let object = format!("pool/{name}");
-        let requested = stored.as_ref().filter(|stored| stored.version > owned.version);
+        let requested = stored.filter(|stored| stored.version > owned.version);
         if let Some(request) = requested {
-            let asked = serde_json::from_slice(&request.value)
-                .map_err(|error| error.to_string())
-                .and_then(|value| PoolHostConfig::read(&value, "").map_err(|faults| faults.to_string()));
-            match asked {
+            match PoolHostConfig::parse(&request.value) {
                 // The same settings in another spelling: ours is put back without a word.
                 Ok(asked) if asked == *wanted => {}
                 Ok(asked) => match self.apply_config(registry, owned, &asked).await {
@@ -243,7 +254,8 @@ impl Inventory {
                         return self.tell(self.event("ConfigApplied", object, message)).await;
                     }
                     Err(RegistryError::Store(error)) => return Err(error.into()),
-                    Err(RegistryError::Busy) => return Ok(()),
+                    // The pool was changed meanwhile: then this was a request to another one.
+                    Err(RegistryError::Busy | RegistryError::Precondition { .. }) => return Ok(()),
                     Err(error) => {
                         let message =
                             format!("settings that a tool wrote were refused and restored: {error}");
@@ -256,8 +268,6 @@ impl Inventory {
                     self.tell(self.event("ConfigRestored", object, message)).await?;
                 }
             }
-        } else if stored.is_none() && self.shared.index().revision > owned.version {
-            tracing::info!(pool = name, "writing the settings of a pool into the inventory");
         }
         let key = hosts::pool(name, PoolRecord::Config);
         let expect = stored.map_or(Expect::Absent, |stored| Expect::Modified(stored.version));
@@ -267,6 +277,11 @@ impl Inventory {
             .put(&key, encode(wanted));
         if let Committed::Done { revision } = self.shared.store.commit(txn).await? {
             self.shared.caught_up(revision).await;
+            if stored.is_none() {
+                // They are written with their pool, so that they can only be missing when somebody took them away.
+                let message = "settings that a tool deleted were restored".to_owned();
+                self.tell(self.event("ConfigRestored", format!("pool/{name}"), message)).await?;
+            }
         }
         Ok(())
     }

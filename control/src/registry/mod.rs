@@ -62,6 +62,7 @@ pub(crate) use noun::{Seen, inventory_pool};
 pub(crate) use operations::decode as decode_operation;
 pub use operations::{Operation, OperationState, Subject};
 pub use reports::ObjectStatus;
+pub(crate) use target::NODE_AGES;
 pub use target::{CONNECTED, OwnReport, PoolWord, Said};
 pub use watch::{Sight, Watch, WatchItem};
 pub use write::{AuditNote, Deleted, Force, Guard, WriteContext, Written};

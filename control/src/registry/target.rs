@@ -44,6 +44,9 @@ pub struct OwnReport {
     pub metadata: Value,
 }
 
+/// The member of a report's metadata that is another with every minute.
+pub(crate) const NODE_AGES: &str = "node_ages";
+
 /// What became of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Said {
@@ -188,7 +191,7 @@ impl Registry {
         let says_the_same = previous.is_some_and(|old| {
             old.observed_generation == fresh.observed_generation
                 && old.conditions == fresh.conditions
-                && old.metadata == fresh.metadata
+                && besides_ages(&old.metadata) == besides_ages(&fresh.metadata)
                 && now.since(old.updated_at) < half
         });
         if says_the_same {
@@ -200,6 +203,15 @@ impl Registry {
         }
         Some(fresh)
     }
+}
+
+/// What a report says beside how old nodes are: that alone is no news, it goes with the next report.
+fn besides_ages(metadata: &RawJson) -> Value {
+    let mut value = metadata.to_value();
+    if let Value::Object(members) = &mut value {
+        members.remove(NODE_AGES);
+    }
+    value
 }
 
 /// Puts a condition in the place of the one of its kind.

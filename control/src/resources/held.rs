@@ -77,7 +77,9 @@ impl From<InventoryError> for Trouble {
             }
             InventoryError::Deleting { .. } => Self::Refused(Refusal::new(Reason::Deleting, text)),
             InventoryError::Held { .. } => Self::Refused(Refusal::new(Reason::Held, text)),
-            InventoryError::SetAside { .. } => Self::Refused(Refusal::new(Reason::SetAside, text)),
+            InventoryError::SetAside { .. } | InventoryError::Serving { .. } => {
+                Self::Refused(Refusal::new(Reason::SetAside, text))
+            }
             _ => Self::Later(text),
         }
     }

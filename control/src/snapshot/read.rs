@@ -8,8 +8,8 @@ use muster_model::{
     catalogue::Catalogue,
     host::{
         BareMetalNodeSpec, GlobalConfig, PoolHostConfig,
-        keys::{self as host_keys, HostRecord, Key, PoolRecord},
-        unique::{Identifier, identifiers},
+        keys::{self as host_keys, HostRecord, Key},
+        unique::yielding,
     },
     names,
     observe::ClusterPort,
@@ -45,6 +45,8 @@ pub struct Inventory {
     registered: BTreeMap<String, Revision>,
     /// Hosts that are not used, and why: the host loop leaves them alone.
     aside: BTreeMap<String, String>,
+    /// The last settings for all hosts that could be used, and where they were written.
+    global: Option<(Revision, GlobalConfig)>,
 }
 
 /// What is gathered without the triggers.
@@ -94,15 +96,10 @@ pub async fn pools(registry: &Registry, id: ClusterId) -> Result<Option<Gathered
                     triggers: Vec::new(),
                     host_config: PoolHostConfig::default(),
                 };
+                // The pool says it. What stands in the inventory is a copy, or a request that has not been judged.
                 if input.is_bare_metal() {
-                    let key = host_keys::pool(&input.inventory_name(), PoolRecord::Config);
-                    let stored = store.get(&key).await?;
-                    let stored = stored.and_then(|entry| registry.known::<PoolHostConfig>(&entry).ok());
                     let block = input.object.spec.platform.block.as_ref();
-                    input.host_config = match stored {
-                        Some(stored) => PoolHostConfig::clone(&stored),
-                        None => block.map(PoolHostConfig::of_block).unwrap_or_default(),
-                    };
+                    input.host_config = block.map(PoolHostConfig::of_block).unwrap_or_default();
                 }
                 pools.push(input);
             }
@@ -130,7 +127,7 @@ pub async fn inputs(
     inventory.refresh(store).await?;
     let mut set_aside = Vec::new();
     let racks = racks(registry, &mut set_aside).await?;
-    let (global, global_fault) = global(registry).await?;
+    let (global, global_fault) = inventory.global(registry).await?;
     let freeze = crate::freeze::state(store).await;
     Ok(Inputs {
         now,
@@ -190,26 +187,36 @@ async fn racks(
     Ok(racks)
 }
 
-/// The settings for all hosts, or the defaults with what is wrong about those that are stored.
-async fn global(registry: &Registry) -> Result<(GlobalConfig, Option<String>), RegistryError> {
-    let Some(entry) = registry.store().get(host_keys::GLOBAL_CONFIG).await? else {
-        return Ok((GlobalConfig::default(), None));
-    };
-    Ok(match registry.known::<GlobalConfig>(&entry).map(|config| GlobalConfig::clone(&config)) {
-        Ok(config) => match config.faults() {
-            faults if faults.is_empty() => (config, None),
-            faults => {
-                // The switch that stops everything counts even beside nonsense.
-                let safe = GlobalConfig {
-                    freeze: config.freeze,
-                    freeze_reason: config.freeze_reason,
-                    ..GlobalConfig::default()
-                };
-                (safe, Some(faults.join("; ")))
+impl Inventory {
+    /// The settings for all hosts that are in force, with what is wrong about those that are stored, if so: then the last good
+    /// ones stay, and of those that are stored the switch that stops everything counts even beside nonsense.
+    async fn global(&mut self, registry: &Registry) -> Result<(GlobalConfig, Option<String>), RegistryError> {
+        let Some(entry) = registry.store().get(host_keys::GLOBAL_CONFIG).await? else {
+            self.global = None;
+            return Ok((GlobalConfig::default(), None));
+        };
+        if let Some((_, good)) = self.global.as_ref().filter(|(revision, _)| *revision == entry.modified) {
+            return Ok((good.clone(), None));
+        }
+        Ok(match GlobalConfig::parse(&entry.value) {
+            Ok(config) => {
+                self.global = Some((entry.modified, config.clone()));
+                (config, None)
             }
-        },
-        Err(error) => (GlobalConfig::default(), Some(error.to_string())),
-    })
+            Err(faults) => {
+                let last = self.global.as_ref().map(|(_, good)| good.clone()).unwrap_or_default();
+                let told = GlobalConfig::freeze_of(&entry.value);
+                let in_force = GlobalConfig {
+                    freeze: told.freeze,
+                    freeze_reason: told.freeze_reason,
+                    freeze_by: told.freeze_by,
+                    freeze_since: told.freeze_since,
+                    ..last
+                };
+                (in_force, Some(faults.to_string()))
+            }
+        })
+    }
 }
 
 /// All entries under a prefix, at one revision.
@@ -298,25 +305,20 @@ impl Inventory {
     /// Finds the hosts that the inventory sets aside beside those that cannot be read. Only specs decide that, and they
     /// change when people change them.
     fn set_aside(&mut self) {
-        let mut claims: BTreeMap<(Identifier, String), (Revision, &str)> = BTreeMap::new();
         let readable = || self.hosts.iter().filter_map(|(name, host)| Some((name, host.spec.as_ref().ok()?)));
-        for (name, spec) in readable() {
-            let place = (self.registered.get(name).copied().unwrap_or_default(), name.as_str());
-            for claim in identifiers(spec) {
-                let first = claims.entry(claim).or_insert(place);
-                *first = (*first).min(place);
-            }
-        }
-        let why = |name: &String, spec: &BareMetalNodeSpec| {
-            if let Err(error) = names::check_dns_label(name) {
-                return Some(format!("the host's name {}; it must be {}", error.problem, names::DNS_LABEL));
-            }
-            let lost = |claim| {
-                claims.get(&claim).filter(|(_, first)| first != name).map(|(_, first)| (claim, *first))
-            };
-            identifiers(spec).into_iter().find_map(lost).map(|(claim, first)| index::taken(&claim, first))
-        };
-        let aside = readable().filter_map(|(name, spec)| Some((name.clone(), why(name, spec)?))).collect();
+        let (named, misnamed): (Vec<_>, Vec<_>) =
+            readable().partition(|(name, _)| names::check_dns_label(name).is_ok());
+        let placed = named.into_iter().map(|(name, spec)| {
+            (self.registered.get(name).copied().unwrap_or_default(), name.as_str(), spec)
+        });
+        let lost = yielding(placed).into_iter();
+        let mut aside: BTreeMap<String, String> =
+            lost.map(|(name, (claim, first))| (name.to_owned(), index::taken(&claim, first))).collect();
+        aside.extend(misnamed.into_iter().filter_map(|(name, _)| {
+            let error = names::check_dns_label(name).err()?;
+            let why = format!("the host's name {}; it must be {}", error.problem, names::DNS_LABEL);
+            Some((name.clone(), why))
+        }));
         self.aside = aside;
     }
 

@@ -1,10 +1,16 @@
 //! Nodes whose pool is gone or in another cluster: what runs there is seen, moved away, and never cut off.
 
-use muster_control::hosts::failpoint::Failpoints;
+use muster_control::{
+    hosts::failpoint::Failpoints,
+    inventory::{
+        HostChanges,
+        keys::{boot_token, changes},
+    },
+};
 use muster_model::{
     Clock as _,
     host::{
-        Acknowledgement, Phase, Switch,
+        Acknowledgement, Deletion, DeletionMode, Phase, Switch,
         keys::{self, HostRecord},
     },
     power::PowerAction,
@@ -92,4 +98,28 @@ async fn a_record_that_cannot_be_read_is_nobodys_deletion() {
     world.pass(60).await;
     world.want("h1", Switch::Off, "i-off").await;
     world.until("h1", Phase::Idle, 600).await;
+}
+
+/// What is left of a host would be taken for the next one's of its name.
+#[tokio::test(start_paused = true)]
+async fn nothing_of_a_host_outlives_its_deletion_but_the_line_that_says_so() {
+    let world = World::new().await;
+    world.serving("h1").await;
+    let left = [keys::boot_progress("h1"), keys::agent_goodbye("h1"), boot_token("h1")];
+    for key in &left {
+        world.put(key.clone(), serde_json::json!({})).await;
+    }
+    let at = world.outside.clock.now();
+    let gone = Deletion { mode: DeletionMode::Keep, by: "ann".into(), at };
+    world.respec("h1", |spec| spec.deletion = Some(gone)).await;
+    world.pass(3_600).await;
+    let (_, store) = world.kill().await;
+    for key in left.into_iter().chain(HostRecord::ALL.map(|record| keys::host("h1", record))) {
+        assert!(store.get(&key).await.unwrap().is_none(), "{key} is left behind");
+    }
+    let told = store.get(&changes("h1")).await.unwrap().expect("its end is told");
+    let told: HostChanges = serde_json::from_slice(&told.value).unwrap();
+    assert_eq!(told.changes.last().unwrap().verb, "delete");
+    let nothing = hex::encode(<sha2::Sha256 as sha2::Digest>::digest([]));
+    assert_eq!(told.digest, nothing, "so that it is nobody else's doing");
 }

@@ -3,15 +3,20 @@
 use std::sync::Arc;
 
 use muster_control::{
-    hosts::{Around, Facts, Home, NoAgents},
+    hosts::{Around, Facts, Home, NoAgents, PoolSays},
     inventory::{CredentialDraft, DraftValue, Inventory, Vault, VaultKey},
     registry::WriteContext,
 };
 use muster_model::{
     Secret, Timestamp,
     credential::CredentialKind,
-    host::{BootReport, Phase, keys},
+    host::{
+        BootReport, Phase,
+        keys::{self, PoolRecord},
+    },
+    store::{Committed, Txn},
 };
+use serde_json::json;
 
 use crate::world::{CLUSTER, World};
 
@@ -81,4 +86,25 @@ async fn a_credential_that_is_made_anew_is_another_to_hosts() {
     }
     seen.push(facts(&world).await.credential_version("team/rack-a"));
     assert!(seen[0] != seen[1] && seen[2] == 0, "{seen:?}");
+}
+
+/// What a tool writes beside the pools is a request, and is not in force before somebody has judged it.
+#[tokio::test]
+async fn pools_say_how_their_hosts_are_handled_and_nobody_else_does() {
+    let world = World::new().await;
+    world.metal("web", 0, 3).await;
+    let facts = facts(&world).await;
+    let (before, changed) = (facts.pool_says("web"), facts.pools_changed());
+    assert!(matches!(before, PoolSays::This(_)) && changed > 0, "{before:?}");
+    let slip = json!({ "deadlines": { "callTimeout": "0s" }, "rackSpread": true });
+    for pool in ["web", "nobodys"] {
+        world.put(&keys::pool(pool, PoolRecord::Config), &slip).await;
+    }
+    facts.refresh().await.unwrap();
+    assert_eq!((facts.pool_says("web"), facts.pool_says("nobodys")), (before.clone(), PoolSays::Nothing));
+    let store = &world.store;
+    let gone = Txn::new().delete(keys::pool("web", PoolRecord::Config));
+    assert!(matches!(store.commit(gone).await.unwrap(), Committed::Done { .. }));
+    facts.refresh().await.unwrap();
+    assert_eq!((facts.pool_says("web"), facts.pools_changed()), (before, changed));
 }

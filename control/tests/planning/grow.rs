@@ -38,6 +38,10 @@ async fn bm_7_1_a_pending_pod_wakes_one_host_within_the_turn() {
     assert_eq!(reports[0].controller_name, "muster-baremetal");
     let metadata: serde_json::Value = serde_json::from_str(reports[0].metadata.get()).unwrap();
     assert_eq!((metadata["active_nodes"].clone(), metadata["desired_nodes"].clone()), (json!(0), json!(1)));
+    assert_eq!(
+        (metadata["platform"].clone(), metadata["node_ages"].clone()),
+        (json!("baremetal"), json!(""))
+    );
     // The host is on its way: that it is waited for is noted once, and nothing more is done however often we look.
     for _ in 0..5 {
         world.pass(Duration::from_secs(11));

@@ -1,6 +1,6 @@
 //! Hosts as rows of a table, for registering many at once and for exports.
 //!
-//! The first line names the columns; their order is free and unknown ones are refused. `name` is required.
+//! A host is one line. The first line names the columns; their order is free and unknown ones are refused. `name` is required.
 //! Columns: the fields of the spec under their own names ([`COLUMNS`]), resources as `cpu`, `memory`, `gpu`,
 //! `storage`, and `labels` as `key=value` pairs with `;` between them. Fields that hold lists or blocks
 //! (drivers, taints, deadlines, holds) do not fit a table: use YAML or JSON for them.
@@ -65,13 +65,16 @@ pub struct Line {
 
 /// Reads a table. The outer error is about the header; each line has a verdict of its own.
 pub fn read_csv(text: &str) -> Result<Vec<Line>, FieldErrors> {
-    let mut records = records(text).into_iter();
-    let fault = |problem: String| FieldErrors::one(FieldError::new("line 1", problem));
-    let Some((_, header)) = records.next() else {
-        return Err(fault("is empty; the first line names the columns".into()));
+    let mut rows = rows(text);
+    let Some(first) = rows.next() else {
+        return Err(FieldErrors::one(FieldError::new(
+            "line 1",
+            "is empty; the first line names the columns",
+        )));
     };
-    let header: Vec<String> =
-        header.iter().map(|name| name.trim().trim_start_matches('\u{feff}').to_owned()).collect();
+    let fault =
+        |problem: String| FieldErrors::one(FieldError::new(format!("line {}", first.number), problem));
+    let header: Vec<String> = first.cells.map_err(fault)?.iter().map(|name| name.trim().to_owned()).collect();
     for (place, name) in header.iter().enumerate() {
         if !COLUMNS.contains(&name.as_str()) {
             let near = suggest::nearest(name, COLUMNS).map_or_else(
@@ -88,12 +91,19 @@ pub fn read_csv(text: &str) -> Result<Vec<Line>, FieldErrors> {
         return Err(fault("has no column \"name\"".into()));
     }
     let named = header.iter().position(|name| name == "name");
-    let line = |(number, cells): (usize, Vec<String>)| {
+    let line = |Row { number, cells }: Row| {
+        let cells = match cells {
+            Ok(cells) => cells,
+            Err(problem) => {
+                let host = Err(FieldErrors::one(FieldError::new("", problem)));
+                return Line { number, name: String::new(), said: Map::new(), host };
+            }
+        };
         let name = named.and_then(|place| cells.get(place)).map(|cell| cell.trim().to_owned());
         let said = said(&header, &cells);
         Line { number, name: name.unwrap_or_default(), said, host: read_row(&header, &cells) }
     };
-    Ok(records.map(line).collect())
+    Ok(rows.map(line).collect())
 }
 
 /// What a cell says of the spec, in the member that its column is about.
@@ -136,6 +146,10 @@ fn read_row(header: &[String], cells: &[String]) -> Result<NamedHost, FieldError
     let (mut name, mut broadcast) = (String::new(), None);
     for (column, cell) in header.iter().zip(cells) {
         let cell = cell.trim();
+        if let Some(control) = cell.chars().find(|c| c.is_control()) {
+            let problem = format!("has the control character U+{:04X}", u32::from(control));
+            return Err(fault(column, &problem));
+        }
         match column.as_str() {
             _ if cell.is_empty() => {}
             "name" => cell.clone_into(&mut name),
@@ -189,56 +203,62 @@ fn labels(cell: &str) -> Result<Value, FieldErrors> {
     Ok(Value::Object(map))
 }
 
-/// Records with the line they begin on. Quoted cells may hold commas, line ends and doubled quotes; blank
-/// lines and lines that begin with `#` are skipped.
-fn records(text: &str) -> Vec<(usize, Vec<String>)> {
-    let mut records = Vec::new();
+/// One line of a table as cells; a fault is about the line as a whole.
+struct Row {
+    number: usize,
+    cells: Result<Vec<String>, String>,
+}
+
+/// The lines of a table. A record is one line, so that a quote that nobody closed costs that line alone. Blank lines, and
+/// those that begin with `#`, are skipped: in quotes that is a cell like any other.
+fn rows(text: &str) -> impl Iterator<Item = Row> {
+    let text = text.trim_start_matches('\u{feff}');
+    let lines = text.lines().enumerate().map(|(place, line)| (place + 1, line));
+    let said = lines.filter(|(_, line)| !line.trim().is_empty() && !line.trim_start().starts_with('#'));
+    said.map(|(number, line)| Row { number, cells: cells(line) })
+}
+
+/// Splits a line at its commas. Quoted cells may hold commas and doubled quotes.
+fn cells(line: &str) -> Result<Vec<String>, String> {
+    /// Where the reader is within a cell.
+    enum In {
+        Plain,
+        Quotes,
+        Behind,
+    }
     let mut cells = vec![String::new()];
-    let (mut line, mut begun, mut quoted, mut any) = (1, 1, false, false);
-    let mut chars = text.chars().peekable();
-    let mut end = |cells: &mut Vec<String>, begun: usize, any: &mut bool| {
-        let done = std::mem::replace(cells, vec![String::new()]);
-        let comment = done[0].trim_start().starts_with('#');
-        if *any && !comment && !(done.len() == 1 && done[0].trim().is_empty()) {
-            records.push((begun, done));
-        }
-        *any = false;
-    };
+    let mut place = In::Plain;
+    let mut chars = line.chars().peekable();
     while let Some(c) = chars.next() {
+        let count = cells.len();
         let cell = cells.last_mut().expect("there is always a cell under way");
-        match c {
-            '"' if quoted && chars.peek() == Some(&'"') => {
+        match (&place, c) {
+            (In::Quotes, '"') if chars.peek() == Some(&'"') => {
                 chars.next();
                 cell.push('"');
             }
-            '"' if quoted => quoted = false,
-            '"' if cell.trim().is_empty() => {
+            (In::Quotes, '"') => place = In::Behind,
+            (In::Plain, '"') if cell.trim().is_empty() => {
                 cell.clear();
-                quoted = true;
-                any = true;
+                place = In::Quotes;
             }
-            '\n' => {
-                line += 1;
-                if quoted {
-                    cell.push(c);
-                } else {
-                    end(&mut cells, begun, &mut any);
-                    begun = line;
-                }
-            }
-            '\r' if !quoted => {}
-            ',' if !quoted => {
+            (In::Plain | In::Behind, ',') => {
                 cells.push(String::new());
-                any = true;
+                place = In::Plain;
             }
-            _ => {
-                cell.push(c);
-                any = true;
+            (In::Behind, c) if c.is_whitespace() => {}
+            (In::Behind, _) => {
+                return Err(format!(
+                    "has text behind the closing quote of cell {count}; double a quote that belongs to it"
+                ));
             }
+            (In::Plain | In::Quotes, c) => cell.push(c),
         }
     }
-    end(&mut cells, begun, &mut any);
-    records
+    match place {
+        In::Quotes => Err(format!("has a quote in cell {} that is not closed on this line", cells.len())),
+        In::Plain | In::Behind => Ok(cells),
+    }
 }
 
 /// Writes hosts as a table that [`read_csv`] reads.
@@ -336,6 +356,51 @@ mod tests {
         assert!(read_csv("pool\n").unwrap_err().to_string().contains("no column \"name\""));
         assert!(read_csv("name,name\n").is_err());
         assert!(read_csv("").is_err());
+    }
+
+    #[test]
+    fn a_quote_that_is_not_closed_costs_its_own_line_alone() {
+        let table = "name,powerInterface,mgmtAddress,pool,zone\n\
+            a,redfish,10.0.0.1,gpu,\"hall 1\n\
+            b,redfish,10.0.0.2,gpu,\"hall 1\"\n\
+            c,redfish,10.0.0.3,gpu,\"hall 1\" x\n\
+            d,redfish,10.0.0.4,gpu,\"hall \u{7}\"\n\
+            e,redfish,10.0.0.5,gpu,\"hall 1\" \n";
+        let lines = read_csv(table).unwrap();
+        let why: Vec<_> = lines
+            .iter()
+            .map(|line| (line.number, line.host.as_ref().map_or_else(ToString::to_string, |_| String::new())))
+            .collect();
+        assert_eq!(why.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [2, 3, 4, 5, 6]);
+        assert!(why[0].1.contains("a quote in cell 5 that is not closed"), "{why:?}");
+        assert!(why[2].1.contains("text behind the closing quote of cell 5"), "{why:?}");
+        assert!(why[3].1.contains("zone") && why[3].1.contains("U+0007"), "{why:?}");
+        assert!(why[1].1.is_empty() && why[4].1.is_empty(), "{why:?}");
+        let header = read_csv("# servers\nname,\"pool\na,b\n").unwrap_err().to_string();
+        assert!(header.contains("line 2") && header.contains("not closed"), "{header}");
+    }
+
+    #[test]
+    fn only_a_line_that_begins_with_a_hash_is_a_remark() {
+        let table = "inventoryId,name,powerInterface,mgmtAddress,pool\n\
+            \"#1001\",a,redfish,10.0.0.1,gpu\n #1002,b,redfish,10.0.0.2,gpu\n";
+        let hosts: Vec<_> = read_csv(table).unwrap().into_iter().map(|line| line.host.unwrap()).collect();
+        assert_eq!(hosts.len(), 1);
+        assert_eq!(hosts[0].spec.inventory_id.as_deref(), Some("#1001"));
+        let again = read_csv(&write_csv([(hosts[0].name.as_str(), &hosts[0].spec)])).unwrap();
+        assert_eq!(again[0].host.as_ref(), Ok(&hosts[0]));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn an_inventory_id_survives_a_table(id in "[ -~äß€]{1,40}") {
+            proptest::prop_assume!(!id.trim().is_empty());
+            let mut spec = BareMetalNodeSpec::new("gpu", PowerInterface::Redfish);
+            spec.mgmt_address = Some("10.0.0.1".parse().unwrap());
+            spec.inventory_id = Some(id.trim().to_owned());
+            let mut lines = read_csv(&write_csv([("a", &spec)])).unwrap();
+            proptest::prop_assert_eq!(lines.remove(0).host.unwrap().spec, spec);
+        }
     }
 
     #[test]

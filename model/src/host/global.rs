@@ -7,11 +7,14 @@ use serde_json::Value;
 
 use crate::{
     Timestamp,
-    field::choice,
+    field::{FieldError, FieldErrors, Findings, Object, choice, parse_json},
     pool::{DEFAULT_TARGET_CPU, MARK_DISTANCE},
 };
 
-use super::{HostPolicy, LimitOverrides, ResourceCapacity, State};
+use super::{
+    HostPolicy, LimitOverrides, MAX_DEADLINE, MgmtAddress, PolicyOverrides, ResourceCapacity, State,
+    is_deadline, read::read_deadlines,
+};
 
 choice! {
     /// `muster freeze`.
@@ -101,6 +104,18 @@ impl GlobalConfig {
         }
     }
 
+    /// Reads the text of a stored record.
+    pub fn parse(text: &[u8]) -> Result<Self, FieldErrors> {
+        Self::read(&parse_json(text)?, "")
+    }
+
+    /// Reads settings that somebody sent or stored, with every fault.
+    pub fn read(value: &Value, path: &str) -> Result<Self, FieldErrors> {
+        let mut findings = Findings::new();
+        let config = Object::read(value, path, &mut findings).map(|object| read(object, &mut findings));
+        findings.result_of(config).map(|parsed| parsed.value)
+    }
+
     /// Every rule that the settings break, as sentences; empty when they may be used.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
@@ -123,8 +138,77 @@ impl GlobalConfig {
                 faults.push(format!("{name} must be at least 1; use freeze to stop everything"));
             }
         }
+        for (name, length) in self.deadlines.entries() {
+            if !is_deadline(length) {
+                faults.push(format!(
+                    "deadlines.{name} must be longer than 0s and at most {MAX_DEADLINE}, found {length}"
+                ));
+            }
+        }
+        if self.prometheus_url.as_deref().is_some_and(|url| !is_server(url)) {
+            faults.push(
+                "prometheusUrl must be an address like http://prometheus:9090, without an account".into(),
+            );
+        }
         faults
     }
+}
+
+fn read(mut object: Object<'_>, findings: &mut Findings) -> GlobalConfig {
+    let mut config = GlobalConfig::default();
+    let text = |object: &mut Object<'_>, name, findings: &mut Findings| {
+        object.string(name, findings).map(str::to_owned)
+    };
+    config.freeze = object.choice("freeze", findings).unwrap_or_default();
+    config.freeze_reason = text(&mut object, "freezeReason", findings);
+    config.freeze_by = text(&mut object, "freezeBy", findings);
+    config.freeze_since =
+        object.string("freezeSince", findings).and_then(|since| match since.parse::<Timestamp>() {
+            Ok(since) => Some(since),
+            Err(error) => {
+                findings.push(FieldError::new(object.at("freezeSince"), error.to_string()).found_text(since));
+                None
+            }
+        });
+    config.high_mark_percent = object.count("highMarkPercent", 0..=u32::MAX, findings);
+    config.low_mark_percent = object.count("lowMarkPercent", 0..=u32::MAX, findings);
+    for (name, place) in [
+        ("maxPowerOperations", &mut config.max_power_operations),
+        ("maxPowerOperationsPerRack", &mut config.max_power_operations_per_rack),
+        ("maxStartsPerSecond", &mut config.max_starts_per_second),
+    ] {
+        if let Some(count) = object.count(name, 0..=u32::MAX, findings) {
+            *place = count;
+        }
+    }
+    config.prometheus_url = text(&mut object, "prometheusUrl", findings);
+    let price = object.integer("energyPriceMicros", 0..=i64::MAX, findings);
+    config.energy_price_micros = price.and_then(|price| u64::try_from(price).ok());
+    config.currency = text(&mut object, "currency", findings);
+    if let Some(block) = object.object("policy", findings) {
+        config.policy = config.policy.with(&PolicyOverrides::read(&block, findings));
+    }
+    if let Some(block) = object.object("deadlines", findings) {
+        config.deadlines = read_deadlines(&block, findings);
+    }
+    // Each begins with the name of its field.
+    for fault in config.faults() {
+        let (name, problem) = fault.split_once(' ').unwrap_or(("", &fault));
+        findings.push(FieldError::new(object.at(name), problem));
+    }
+    object.finish(findings);
+    config
+}
+
+/// Whether this is where a server can be asked: a scheme, a host, perhaps a port and a path. An account does not belong into
+/// settings that everybody reads.
+fn is_server(url: &str) -> bool {
+    let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+    let Some(rest) = rest.filter(|_| !url.contains(|c: char| c.is_whitespace() || c.is_control())) else {
+        return false;
+    };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    authority.parse::<MgmtAddress>().is_ok()
 }
 
 /// Figures about all hosts, at most 30 s old.
@@ -172,7 +256,50 @@ pub struct PoolEnergy {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn every_fault_of_the_settings_is_named_with_its_field() {
+        #[track_caller]
+        fn check(value: &Value, expected: &[&str]) {
+            let text =
+                GlobalConfig::read(value, "").map_or_else(|faults| faults.to_string(), |_| String::new());
+            assert_eq!(text.is_empty(), expected.is_empty(), "{text}");
+            for part in expected {
+                assert!(text.contains(part), "{part} is missing in: {text}");
+            }
+        }
+        let deadline = |length: &str| json!({ "deadlines": { "callTimeout": length } });
+        check(&json!({}), &[]);
+        check(&deadline("20s"), &[]);
+        check(&deadline("0s"), &["deadlines.callTimeout: is not a duration that a deadline may have"]);
+        check(&deadline("200h"), &["deadlines.callTimeout"]);
+        check(&json!({ "prometheusUrl": "http://[::1]:9090/prom?x=1" }), &[]);
+        for url in ["", "prometheus:9090", "ftp://a", "http://", "http://a b", "https://root:canary@a/"] {
+            check(&json!({ "prometheusUrl": url }), &["prometheusUrl: must be an address"]);
+        }
+        check(
+            &json!({ "maxPowerOperations": "many", "frezze": "none", "policy": { "forceOff": "perhaps", "quarantineAfter": 0 },
+                "highMarkPercent": 900 }),
+            &[
+                "maxPowerOperations: ",
+                "did you mean freeze?",
+                "policy.forceOff: ",
+                "policy.quarantineAfter: must be",
+                "20 to 100",
+            ],
+        );
+        let whole = GlobalConfig {
+            freeze: FreezeMode::Frozen,
+            freeze_since: Some(Timestamp::EPOCH),
+            policy: HostPolicy { quarantine_after: 7, ..HostPolicy::default() },
+            energy_price_micros: Some(250_000),
+            ..GlobalConfig::default()
+        };
+        assert_eq!(GlobalConfig::read(&json!(whole), "").unwrap(), whole);
+    }
 
     #[test]
     fn defaults_hold_and_bad_marks_are_named() {

@@ -4,6 +4,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::Duration;
 
+/// No phase of a machine takes longer.
+pub const MAX_DEADLINE: Duration = Duration::from_hours(24 * 7);
+
+/// Whether a limit can be kept at all: with none, every call and every phase has failed before it began.
+pub fn is_deadline(length: Duration) -> bool {
+    length > Duration::ZERO && length <= MAX_DEADLINE
+}
+
 /// Declares [`Limits`] with defaults and [`LimitOverrides`] with the same fields, all optional.
 macro_rules! limits {
     ($($(#[$doc:meta])* $name:ident = $wire:literal, $default:expr;)+) => {

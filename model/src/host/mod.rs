@@ -42,7 +42,7 @@ pub use draw::Draw;
 pub use driver::{Abilities, DriverKind, DriverSpec, OnReset, PowerInterface, TlsVerify, driver_settings};
 pub use global::{FreezeMode, GlobalConfig, GlobalStats, PoolEnergy};
 pub use health::health;
-pub use limits::{LimitOverrides, Limits};
+pub use limits::{LimitOverrides, Limits, MAX_DEADLINE, is_deadline};
 pub use node_of::{Ambiguous, MAC_KEY, PROVIDER_SCHEME, node_of};
 pub use op::{
     Cause, HostOp, Intent, LastAction, ManualPower, OpKind, PendingEffect, PowerCall, Switch, TestStage,

@@ -1,6 +1,12 @@
 //! What is done about a host by itself, as its pool allows it.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::{
+    field::{FieldError, Findings, Object},
+    suggest,
+};
 
 /// A host that should be on was switched off by somebody else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
@@ -101,6 +107,37 @@ macro_rules! policy {
             }
         }
     };
+}
+
+impl PolicyOverrides {
+    /// Reads a policy member by member, noting every fault.
+    pub fn read(object: &Object<'_>, findings: &mut Findings) -> Self {
+        let known = serde_json::to_value(HostPolicy::default()).unwrap_or_default();
+        let names = || known.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
+        let mut good = Map::new();
+        for (name, value) in object.members() {
+            let path = object.at(name);
+            if !names().any(|known| known == name) {
+                let error = FieldError::new(path, "is not a known field").found(value);
+                findings.push(match suggest::nearest(name, names()) {
+                    Some(near) => error.hint(format!("did you mean {near}?")),
+                    None => error.allowed(names().collect::<Vec<_>>().join(", ")),
+                });
+                continue;
+            }
+            let one = Map::from_iter([(name.clone(), value.clone())]);
+            match serde_json::from_value::<Self>(Value::Object(one)) {
+                Ok(Self { quarantine_after: Some(0), .. }) => {
+                    findings.push(FieldError::new(path, "must be at least 1").found(value));
+                }
+                Ok(_) => drop(good.insert(name.clone(), value.clone())),
+                Err(error) => {
+                    findings.push(FieldError::new(path, format!("cannot be used: {error}")).found(value));
+                }
+            }
+        }
+        serde_json::from_value(Value::Object(good)).unwrap_or_default()
+    }
 }
 
 policy! {

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     Duration, Known, Timestamp,
-    field::{FieldError, FieldErrors, Findings, Object, choice},
+    field::{FieldError, FieldErrors, Findings, Object, choice, parse_json},
     names,
 };
 
@@ -59,16 +59,8 @@ impl PoolHostConfig {
     /// Reads the settings that stand in `object`, noting every fault; other members are left alone.
     pub fn read_from(object: &mut Object<'_>, findings: &mut Findings) -> Self {
         let mut config = Self::default();
-        if let Some(value) = object.get("policy") {
-            match serde_json::from_value::<PolicyOverrides>(value.clone()) {
-                Ok(policy) if policy.quarantine_after == Some(0) => {
-                    findings.push(FieldError::new(object.at("policy.quarantineAfter"), "must be at least 1"));
-                }
-                Ok(policy) => config.policy = policy,
-                Err(error) => findings.push(
-                    FieldError::new(object.at("policy"), format!("cannot be read: {error}")).found(value),
-                ),
-            }
+        if let Some(block) = object.object("policy", findings) {
+            config.policy = PolicyOverrides::read(&block, findings);
         }
         if let Some(block) = object.object("deadlines", findings) {
             config.deadlines = super::read::read_deadlines(&block, findings);
@@ -86,6 +78,11 @@ impl PoolHostConfig {
         config.rack_spread = object.boolean("rackSpread", findings).unwrap_or_default();
         config.zone_spread = object.boolean("zoneSpread", findings).unwrap_or_default();
         config
+    }
+
+    /// Reads the text of a stored record, strictly: what anybody may have written there is judged before it is used.
+    pub fn parse(text: &[u8]) -> Result<Self, FieldErrors> {
+        Self::read(&parse_json(text)?, "")
     }
 
     /// Reads a stored record, strictly.
@@ -213,7 +210,8 @@ pub fn pool_status(
             let known = if old.host_name.is_empty() { &one.node_name } else { &one.host_name };
             *known == *old.name() && one.action == old.action
         };
-        if status.scaling_nodes.iter().any(same) {
+        // What has ended stays for its hour, also when the same host scales again meanwhile.
+        if old.finished_at.is_none() && status.scaling_nodes.iter().any(same) {
             continue;
         }
         let finished = old.finished_at.map_or_else(|| finish(old, hosts, now), |_| old.clone());
@@ -355,7 +353,10 @@ mod tests {
         assert_eq!(block.len(), 1, "defaults are left out, the rest is kept: {block:?}");
         for (wrong, part) in [
             (serde_json::json!({"polcy": {}}), "did you mean policy?"),
-            (serde_json::json!({"policy": {"onUnexpectedOff": "panic"}}), "policy: cannot be read"),
+            (
+                serde_json::json!({"policy": {"onUnexpectedOff": "panic"}}),
+                "policy.onUnexpectedOff: cannot be used",
+            ),
             (serde_json::json!({"policy": {"quarantineAfter": 0}}), "at least 1"),
             (serde_json::json!({"rackSpread": "yes"}), "must be true or false"),
             (serde_json::json!({"zoneSpread": 1}), "must be true or false"),
@@ -425,6 +426,12 @@ mod tests {
             assert_eq!(second.scaling_nodes[0].state, ended);
             let kept = pool_status(&host(&spec, &after, None, &unknown), 1, &second.scaling_nodes, at(3699));
             assert_eq!(kept.scaling_nodes, second.scaling_nodes);
+            // Also when the host is tried again before that.
+            let again =
+                pool_status(&host(&spec, &booting, Some(&on), &unknown), 1, &second.scaling_nodes, at(200));
+            let mut states: Vec<_> = again.scaling_nodes.iter().map(|one| one.state).collect();
+            states.sort_unstable();
+            assert_eq!(states, [ScalingState::InProgress, ended]);
             assert_eq!(
                 pool_status(&host(&spec, &after, None, &unknown), 1, &second.scaling_nodes, at(3700))
                     .scaling_nodes,

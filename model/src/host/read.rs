@@ -12,9 +12,9 @@ use crate::{
 };
 
 use super::{
-    Acknowledgement, BareMetalNodeSpec, Deletion, DriverKind, DriverSpec, Hold, LimitOverrides, MacAddress,
-    MatchBy, MgmtAddress, NodeMatch, PowerInterface, Registered, ResourceCapacity, TlsVerify,
-    driver_settings,
+    Acknowledgement, BareMetalNodeSpec, Deletion, DriverKind, DriverSpec, Hold, LimitOverrides, MAX_DEADLINE,
+    MacAddress, MatchBy, MgmtAddress, NodeMatch, PowerInterface, Registered, ResourceCapacity, TlsVerify,
+    driver_settings, is_deadline,
 };
 
 /// Longest free text: ids, reasons, names of people.
@@ -26,8 +26,6 @@ const MAX_UNITS: u32 = 60;
 const MAX_WATTS: u32 = 100_000;
 /// An exbibyte, in thousand-millionths: what is larger is a slip of the pen.
 const MAX_AMOUNT_NANOS: i128 = (1 << 60) * 1_000_000_000;
-/// No phase of a machine takes longer.
-const MAX_LIMIT: crate::Duration = crate::Duration::from_hours(24 * 7);
 
 impl BareMetalNodeSpec {
     /// Reads a stored or sent spec.
@@ -357,14 +355,14 @@ pub(super) fn read_deadlines(object: &Object<'_>, findings: &mut Findings) -> Li
             continue;
         }
         let length = value.as_str().and_then(|text| text.parse::<crate::Duration>().ok());
-        match length.filter(|length| *length > crate::Duration::ZERO && *length <= MAX_LIMIT) {
+        match length.filter(|length| is_deadline(*length)) {
             Some(length) => {
                 overrides.set(name, length);
             }
             None => findings.push(
                 FieldError::new(path, "is not a duration that a deadline may have")
                     .found(value)
-                    .allowed(format!("text like 90s, 10m or 1h30m, up to {MAX_LIMIT}")),
+                    .allowed(format!("text like 90s, 10m or 1h30m, up to {MAX_DEADLINE}")),
             ),
         }
     }

@@ -12,13 +12,19 @@ use serde_json::{Map, Value};
 use crate::{
     Timestamp,
     field::{FieldError, FieldErrors},
-    patch::merge_patch,
+    patch::{make_patch, merge_patch},
 };
 
-use super::{BareMetalNodeSpec, Hold, NamedHost};
+use super::{
+    BareMetalNodeSpec, Hold, NamedHost,
+    unique::{Identifier, identifiers},
+};
 
 /// The holder's name on hosts that the export no longer lists.
 pub const SYNC: &str = "dcim-sync";
+
+/// So many hosts may always vanish: in a small inventory one rack is most of it.
+const FEW_VANISH: usize = 5;
 
 /// Fields that an export does not own.
 const KEPT: [&str; 10] = [
@@ -66,16 +72,25 @@ pub struct Difference {
     /// Hosts that came with an earlier export and are no longer listed; with the spec to store.
     pub hold: Vec<HostChange>,
     pub unchanged: Vec<String>,
+    /// Hosts of the export that cannot be brought in step, and why. The others can.
+    pub refused: Vec<(String, String)>,
 }
 
 impl Difference {
     pub fn is_empty(&self) -> bool {
-        self.create.is_empty() && self.change.is_empty() && self.hold.is_empty()
+        let quiet = self.create.is_empty() && self.change.is_empty() && self.hold.is_empty();
+        quiet && self.refused.is_empty()
+    }
+
+    /// How many hosts may vanish from an export of an inventory with `listed` of them before somebody has to say that it is
+    /// meant: an export that broke off looks like one that lacks the rest.
+    pub fn most_vanished(listed: usize) -> usize {
+        FEW_VANISH.max(listed / 2)
     }
 }
 
-/// Compares the inventory with an export. Hosts of the inventory without an inventory id are not the
-/// export's and are left alone.
+/// Compares the inventory with an export. A host without an inventory id that the export knows by name gets that id; the other
+/// hosts without one are not the export's and are left alone.
 pub fn compare(
     inventory: &BTreeMap<String, BareMetalNodeSpec>,
     export: &[Listed],
@@ -88,6 +103,10 @@ pub fn compare(
             known.insert(id, name);
         }
     }
+    let mut named: BTreeMap<&str, usize> = BTreeMap::new();
+    for listed in listed.values() {
+        *named.entry(&listed.host.name).or_default() += 1;
+    }
     let mut difference = Difference::default();
     for (id, Listed { host, said }) in &listed {
         if let Some(name) = known.get(id) {
@@ -97,13 +116,21 @@ pub fn compare(
             } else {
                 difference.change.push(change);
             }
-        } else if inventory.contains_key(&host.name) {
-            let text = format!("host {} exists under another inventory id", host.name);
-            return Err(FieldErrors::one(
-                FieldError::new("inventoryId", text).found_text(id).hint("rename one of them"),
-            ));
-        } else {
-            difference.create.push(host.clone());
+            continue;
+        }
+        let double = named[host.name.as_str()] > 1;
+        match inventory.get(&host.name) {
+            Some(spec) if spec.inventory_id.is_none() && !double => {
+                let mut said = said.clone();
+                said.insert("inventoryId".into(), (*id).into());
+                difference.change.push(merge(&host.name, spec, &said, now)?);
+            }
+            Some(spec) => difference.refused.push((host.name.clone(), namesake(spec, id))),
+            None if double => {
+                let why = "the export gives this name to several inventory ids: correct it there";
+                difference.refused.push((host.name.clone(), why.to_owned()));
+            }
+            None => difference.create.push(host.clone()),
         }
     }
     for (id, name) in known.iter().filter(|(id, _)| !listed.contains_key(*id)) {
@@ -127,6 +154,18 @@ pub fn compare(
     }
     difference.unchanged.sort_unstable();
     Ok(difference)
+}
+
+/// Why a host of the export cannot have the name that it is listed with.
+fn namesake(stored: &BareMetalNodeSpec, id: &str) -> String {
+    let known = match &stored.inventory_id {
+        Some(other) => format!("the host of this name has inventory id {other}, and the export says {id}"),
+        None => format!("the export gives this name to several inventory ids, {id} is one of them"),
+    };
+    format!(
+        "{known}: if it is the same machine, set spec.inventoryId of the host to {id}; if it is another, give it another name in \
+         the export, or delete the host first"
+    )
 }
 
 fn by_id(export: &[Listed]) -> Result<BTreeMap<&str, &Listed>, FieldErrors> {
@@ -200,6 +239,51 @@ fn fields(from: &BareMetalNodeSpec, to: &BareMetalNodeSpec) -> Vec<FieldChange> 
         .filter(|name| old.get(name) != new.get(name))
         .map(|name| FieldChange { from: old.get(&name).cloned(), to: new.get(&name).cloned(), field: name })
         .collect()
+}
+
+/// The changes in the order in which they can be made: what takes from one another, two hosts that changed places for one, has
+/// to be changed at one moment, as no two hosts may have the same address or place even for a moment.
+pub fn together(
+    inventory: &BTreeMap<String, BareMetalNodeSpec>,
+    changes: Vec<HostChange>,
+) -> Vec<Vec<HostChange>> {
+    let mut owners: BTreeMap<(Identifier, String), usize> = BTreeMap::new();
+    for (place, change) in changes.iter().enumerate() {
+        let stored = inventory.get(&change.name).map(identifiers).unwrap_or_default();
+        owners.extend(stored.into_iter().map(|claim| (claim, place)));
+    }
+    let mut group: Vec<usize> = (0..changes.len()).collect();
+    for (place, change) in changes.iter().enumerate() {
+        for claim in identifiers(&change.spec) {
+            let Some(owner) = owners.get(&claim).copied() else { continue };
+            let (from, to) = (group[owner].max(group[place]), group[owner].min(group[place]));
+            if from != to {
+                group.iter_mut().filter(|one| **one == from).for_each(|one| *one = to);
+            }
+        }
+    }
+    let mut groups: BTreeMap<usize, Vec<HostChange>> = BTreeMap::new();
+    for (place, change) in changes.into_iter().enumerate() {
+        groups.entry(group[place]).or_default().push(change);
+    }
+    groups.into_values().collect()
+}
+
+/// The merge patch that makes the stored spec what a change says. A key that the export names is sent along when the address
+/// moves: it is approved for the new place, and not repeated by accident.
+pub fn patch(stored: &BareMetalNodeSpec, change: &HostChange) -> Value {
+    let mut patch = make_patch(&Value::Object(members(stored)), &Value::Object(members(&change.spec)));
+    if let Value::Object(members) = &mut patch
+        && change.spec.mgmt_address != stored.mgmt_address
+    {
+        match change.spec.pin {
+            Some(pin) => drop(members.insert("pin".into(), pin.to_string().into())),
+            // The keys of the old place go together, those of drivers, too, when nothing is said of any.
+            None if change.spec.tls_verify == stored.tls_verify => drop(members.remove("pin")),
+            None => {}
+        }
+    }
+    patch
 }
 
 /// Whether a field is left to people by a sync.
@@ -379,8 +463,75 @@ mod tests {
         assert!(compare(&BTreeMap::new(), &full([plain]), now).is_err());
         let twice = full([host("a", "1", "p"), host("b", "1", "p")]);
         assert!(compare(&BTreeMap::new(), &twice, now).is_err());
-        let inventory = BTreeMap::from([("a".to_owned(), host("a", "1", "p").spec)]);
-        assert!(compare(&inventory, &full([host("a", "9", "p")]), now).is_err());
         assert!(is_kept("hold") && !is_kept("pool"));
+    }
+
+    #[test]
+    fn a_host_without_an_inventory_id_is_known_by_its_name_and_gets_one() {
+        let now = Timestamp::EPOCH;
+        let mut own = host("a", "1", "p").spec;
+        own.inventory_id = None;
+        let mut inventory = BTreeMap::from([("a".to_owned(), own)]);
+        let export = full([host("a", "1", "p"), host("b", "2", "p")]);
+        let difference = compare(&inventory, &export, now).unwrap();
+        let change = &difference.change[0];
+        assert_eq!((change.name.as_str(), change.fields[0].field.as_str()), ("a", "inventoryId"));
+        assert_eq!(change.spec.inventory_id.as_deref(), Some("1"));
+        apply(&mut inventory, difference);
+        assert!(compare(&inventory, &export, now).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_name_that_another_inventory_id_has_stops_its_own_line_alone() {
+        let now = Timestamp::EPOCH;
+        let inventory = BTreeMap::from([("a".to_owned(), host("a", "1", "p").spec)]);
+        let export =
+            full([host("a", "9", "p"), host("b", "1", "new"), host("c", "3", "p"), host("c", "4", "p")]);
+        let difference = compare(&inventory, &export, now).unwrap();
+        assert_eq!((difference.change.len(), difference.create.len(), difference.hold.len()), (1, 0, 0));
+        let refused: Vec<_> = difference.refused.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(refused, ["c", "c", "a"]);
+        let why = &difference.refused[2].1;
+        assert!(why.contains("inventory id 1") && why.contains("set spec.inventoryId"), "{why}");
+    }
+
+    #[test]
+    fn hosts_that_change_places_are_changed_together() {
+        let at = |name: &str, id: &str, address: &str| {
+            let mut host = host(name, id, "p");
+            host.spec.mgmt_address = Some(address.parse().unwrap());
+            host
+        };
+        let names = ["a", "b", "c", "d", "e"];
+        let hosts = names.map(|name| at(name, name, &format!("{name}.example")));
+        let inventory = hosts.into_iter().map(|host| (host.name, host.spec)).collect();
+        let moved = [("a", "b"), ("b", "c"), ("c", "a"), ("d", "z"), ("e", "y")];
+        let export = full(moved.map(|(name, to)| at(name, name, &format!("{to}.example"))));
+        let difference = compare(&inventory, &export, Timestamp::EPOCH).unwrap();
+        let groups = together(&inventory, difference.change);
+        let named: Vec<Vec<&str>> =
+            groups.iter().map(|group| group.iter().map(|one| one.name.as_str()).collect()).collect();
+        assert_eq!(named, [vec!["a", "b", "c"], vec!["d"], vec!["e"]]);
+    }
+
+    #[test]
+    fn a_key_that_the_export_names_moves_with_the_address() {
+        let pin = Pin([1; 32]);
+        let mut stored = host("a", "1", "p").spec;
+        stored.pin = Some(pin);
+        let mut moved = host("a", "1", "p");
+        moved.spec.mgmt_address = Some("10.0.0.7".parse().unwrap());
+        let inventory = BTreeMap::from([("a".to_owned(), stored.clone())]);
+        let without = compare(&inventory, &full([moved.clone()]), Timestamp::EPOCH).unwrap();
+        assert_eq!(patch(&stored, &without.change[0]), serde_json::json!({ "mgmtAddress": "10.0.0.7" }));
+        moved.spec.pin = Some(pin);
+        let with = compare(&inventory, &full([moved]), Timestamp::EPOCH).unwrap();
+        let expected = serde_json::json!({ "mgmtAddress": "10.0.0.7", "pin": pin.to_string() });
+        assert_eq!(patch(&stored, &with.change[0]), expected);
+    }
+
+    #[test]
+    fn more_than_half_of_the_hosts_do_not_vanish_by_themselves() {
+        assert_eq!([0, 6, 10, 11, 400].map(Difference::most_vanished), [5, 5, 5, 5, 200]);
     }
 }

@@ -127,6 +127,29 @@ pub fn clashes<'h>(hosts: impl IntoIterator<Item = (&'h str, &'h BareMetalNodeSp
         .collect()
 }
 
+/// What a host claims and another has.
+pub type Lost<N> = ((Identifier, String), N);
+
+/// The hosts that are not used because an older one that is used has what they claim; `hosts` come with the order in which they
+/// were registered. One that yields is in nobody's way itself.
+pub fn yielding<'h, O: Ord, N: Ord + Copy>(
+    hosts: impl IntoIterator<Item = (O, N, &'h BareMetalNodeSpec)>,
+) -> BTreeMap<N, Lost<N>> {
+    let mut hosts: Vec<_> = hosts.into_iter().collect();
+    hosts.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
+    let mut owners: BTreeMap<(Identifier, String), N> = BTreeMap::new();
+    let mut yielding = BTreeMap::new();
+    for (_, name, spec) in hosts {
+        let claims = identifiers(spec);
+        let lost = claims.iter().find_map(|claim| Some((claim.clone(), *owners.get(claim)?)));
+        match lost {
+            Some(lost) => drop(yielding.insert(name, lost)),
+            None => owners.extend(claims.into_iter().map(|claim| (claim, name))),
+        }
+    }
+    yielding
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};

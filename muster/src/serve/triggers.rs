@@ -61,10 +61,14 @@ impl Configured {
             return Ok(self.base.url.clone());
         }
         let entry = self.store.get(keys::GLOBAL_CONFIG).await.map_err(|error| error.to_string())?;
-        let global: Option<GlobalConfig> = entry
-            .map(|entry| serde_json::from_slice(&entry.value))
-            .transpose()
-            .map_err(|error| format!("{} cannot be read: {error}", keys::GLOBAL_CONFIG))?;
+        let global = match entry.map(|entry| GlobalConfig::parse(&entry.value)).transpose() {
+            Ok(global) => global,
+            // Settings that cannot be used leave the last good ones in force.
+            Err(faults) => {
+                let known = self.current.lock().await.as_ref().map(|(known, _)| known.clone());
+                return known.ok_or_else(|| format!("{} cannot be used: {faults}", keys::GLOBAL_CONFIG));
+            }
+        };
         global.and_then(|global| global.prometheus_url).ok_or_else(|| {
             "0 Prometheus servers are configured; set prometheus.url in the server's settings".to_owned()
         })

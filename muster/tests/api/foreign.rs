@@ -117,6 +117,9 @@ async fn records_that_etcdctl_writes_are_used_or_set_aside() {
     let server = Server::start(lab.folder.path(), &["--store", &lab.etcd.store()]);
     let user = World::new(&server.base, "etcd").named("ops@example.com");
     assert_eq!(user.get("/api/v1/hosts").await.expect(200).body["total"], 6);
+    assert_eq!(user.get("/api/v1/hosts?set_aside=true").await.expect(200).body["total"], 3);
+    // What this process has not seen it does not tell: whoever watched before lists again.
+    user.get("/api/v1/hosts?watch=true&resource_version=2").await.refused(410, "GONE");
 }
 
 #[tokio::test]
@@ -166,15 +169,90 @@ async fn what_is_derived_is_put_back_and_settings_are_requests() {
     assert_eq!(restored["rackSpread"], true);
     let told = user.until("/api/v1/inventory", |body| events(body, "ConfigRestored") >= 1).await;
     assert!(events(&told, "ConfigApplied") >= 1, "{told}");
+    assert!(told.to_string().contains("policy.onUnexpectedOff"), "{told}");
+    // A limit that nothing could keep to, and no settings at all.
+    lab.put(key, &json!({"deadlines": {"callTimeout": "0s"}}));
+    lab.until(key, |config| config["policy"]["quarantineAfter"] == 7).await;
+    user.until("/api/v1/inventory", |body| body.to_string().contains("deadlines.callTimeout")).await;
+    lab.etcd.ctl(&["del", key]);
+    lab.until(key, |config| config["policy"]["quarantineAfter"] == 7).await;
+    user.until("/api/v1/inventory", |body| body.to_string().contains("that a tool deleted were restored"))
+        .await;
+    // Changes of the pool itself are nobody else's, however fast they come.
+    let before = events(&user.get("/api/v1/inventory").await.body, "ConfigRestored");
+    for number in 0..20 {
+        let patch = json!({"spec": {"platform": {"baremetal": {"policy": {"quarantineAfter": 8 + number}}}}});
+        user.patch(&path, &patch).await.expect(200);
+    }
+    lab.until(key, |config| config["policy"]["quarantineAfter"] == 27).await;
+    user.put("/api/v1/inventory/config", &json!({"deadlines": {"callTimeout": "0s"}}))
+        .await
+        .refused(400, "VALIDATION_ERROR");
     // Settings for all hosts are read live; bad ones leave the last good in force.
     lab.put("/baremetal/global/config", &json!({"highMarkPercent": 85, "energyPriceMicros": 250_000}));
     user.until("/api/v1/inventory", |body| body["config"]["highMarkPercent"] == 85).await;
     lab.put("/baremetal/global/config", &json!({"highMarkPercent": 850}));
     let bad = user.until("/api/v1/inventory", |body| body["config_problem"].is_string()).await;
     assert_eq!(bad["config"]["highMarkPercent"], 85);
+    assert_eq!(events(&bad, "ConfigRestored"), before, "{bad}");
+    lab.put(
+        "/baremetal/global/config",
+        &json!({"deadlines": {"callTimeout": "0s"}, "prometheusUrl": "nowhere"}),
+    );
+    let named = |body: &Value| {
+        let why = body["config_problem"].as_str().unwrap_or_default();
+        why.contains("deadlines.callTimeout") && why.contains("prometheusUrl")
+    };
+    assert_eq!(user.until("/api/v1/inventory", named).await["config"]["highMarkPercent"], 85);
     // Figures follow by themselves.
     let stats = lab.until("/baremetal/global/stats", |stats| stats["hosts"] == 1).await;
     assert_eq!((&stats["byState"]["off"], &stats["unmetered"]), (&json!(1), &json!(1)), "{stats}");
+}
+
+/// Kim is an admin of `default`, kit of `lab`, and ada of all projects.
+#[tokio::test]
+async fn a_record_that_is_set_aside_is_still_its_projects() {
+    use sha2::Digest as _;
+    let etcd = Etcd::start();
+    let folder = tempfile::tempdir().unwrap();
+    let people = ["kim", "kit", "ada"];
+    let tokens = people.map(|name| hex::encode(sha2::Sha256::digest(format!("{name}-token"))));
+    let tokens =
+        people.iter().zip(&tokens).map(|(name, sum)| format!("    - {{user: {name}, sha256: {sum}}}\n"));
+    let tokens = tokens.collect::<Vec<_>>().concat();
+    let config = folder.path().join("muster.yaml");
+    let text = format!(
+        "auth:\n  mode: token\n  tokens:\n{tokens}  bindings:\n    - {{user: kim, project: default, role: admin}}\n    \
+         - {{user: kit, project: lab, role: admin}}\n    - {{user: ada, role: admin}}\n"
+    );
+    std::fs::write(&config, text).unwrap();
+    let store = etcd.store();
+    let server = Server::start(folder.path(), &["--store", &store, "--config", config.to_str().unwrap()]);
+    let world = World::new(&server.base, "etcd");
+    let [kim, kit, ada] =
+        people.map(|name| world.with(&[("authorization", format!("Bearer {name}-token").as_str())]));
+    kit.post("/api/v1/hosts", &json!({"name": "a", "spec": wol("gpu", 1)})).await.expect(201);
+    etcd.ctl(&["put", "/baremetal/nodes/a/spec", "{\"pool\": 7}"]);
+    etcd.ctl(&["put", "/baremetal/nodes/b/spec", "not even JSON"]);
+    let path = "/api/v1/hosts?set_aside=true";
+    let total = |count: u64| move |body: &Value| body["total"] == count;
+    assert_eq!(kit.until(path, total(1)).await["hosts"][0]["name"], "a", "whose it was is known");
+    ada.until(path, total(2)).await;
+    kim.until(path, total(0)).await;
+    let good = json!({"spec": wol("gpu", 2)});
+    for (who, name) in [(&kim, "a"), (&kim, "b"), (&kit, "b")] {
+        let path = format!("/api/v1/hosts/{name}");
+        who.get(&path).await.refused(404, "NOT_FOUND");
+        who.put(&path, &good).await.refused(404, "NOT_FOUND");
+        who.delete(&path).await.refused(404, "NOT_FOUND");
+    }
+    let mut theirs = good.clone();
+    theirs["spec"]["project"] = json!("default");
+    kit.put("/api/v1/hosts/a", &theirs).await.refused(400, "VALIDATION_ERROR");
+    let mended = kit.put("/api/v1/hosts/a", &good).await.expect(200).body;
+    assert_eq!(mended["project"], "lab", "{mended}");
+    let mended = ada.put("/api/v1/hosts/b", &json!({"spec": wol("gpu", 3)})).await.expect(200).body;
+    assert!(mended["set_aside"].is_null(), "{mended}");
 }
 
 /// Seed 004's view of a pool, from records as a host loop writes them.

@@ -24,6 +24,7 @@ rows!(
     bm_7_9_credentials_rotate_and_never_come_back,
     a_pool_owns_its_name_in_the_inventory,
     exports_can_be_registered_again,
+    several_hosts_are_patched_at_one_moment,
 );
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -745,6 +746,45 @@ async fn a_pool_owns_its_name_in_the_inventory(world: World) {
     let gone = format!("{path}?include_deleted=true");
     user.until(&gone, |body| body["error"]["code"] == "NOT_FOUND").await;
     user.post(&pools, &json!({"name": "gpu2", "spec": spec(json!({}))})).await.expect(201);
+}
+
+async fn several_hosts_are_patched_at_one_moment(world: World) {
+    let user = world.user();
+    let [(a, spec_a), (b, spec_b)] = [fresh("swap"), fresh("swap")];
+    let mut versions = Vec::new();
+    for (name, spec) in [(&a, &spec_a), (&b, &spec_b)] {
+        let mut spec = spec.clone();
+        spec["registered"] = json!({"by": "somebody else", "at": "2001-01-01T00:00:00Z"});
+        let made = user.post("/api/v1/hosts", &json!({"name": name, "spec": spec})).await.expect(201).body;
+        assert_ne!(made["created_by"], "somebody else");
+        versions.push(made["resource_version"].clone());
+    }
+    let patch = |name: &str, version: &Value, spec: &Value| json!({"name": name, "resource_version": version, "spec": {"mgmtAddress": spec["mgmtAddress"]}});
+    let one = json!({"spec": {"mgmtAddress": spec_b["mgmtAddress"]}});
+    user.patch(&format!("/api/v1/hosts/{a}"), &one).await.refused(409, "CONFLICT");
+    let path = "/api/v1/hosts/bulk";
+    let stale = json!({"hosts": [patch(&a, &versions[0], &spec_b), patch(&b, &json!("1"), &spec_a)]});
+    user.patch(path, &stale).await.refused(409, "CONFLICT");
+    let swap = json!({"hosts": [patch(&a, &versions[0], &spec_b), patch(&b, &versions[1], &spec_a)]});
+    let dry = user.patch(&format!("{path}?dryRun=true"), &swap).await.expect(200).body;
+    assert_eq!(dry["dry_run"], true);
+    let done = user.patch(path, &swap).await.expect(200).body;
+    let places: Vec<_> =
+        done["hosts"].as_array().unwrap().iter().map(|host| host["spec"]["mgmtAddress"].clone()).collect();
+    assert_eq!(places, [spec_b["mgmtAddress"].clone(), spec_a["mgmtAddress"].clone()]);
+    let other = world.user();
+    other
+        .patch(path, &json!({"hosts": [{"name": a, "spec": {"zone": "z"}}]}))
+        .await
+        .refused(404, "NOT_FOUND");
+    for (body, part) in [
+        (json!({}), "hosts: is required"),
+        (json!({"hosts": [{"spec": {}}]}), "hosts[0].name: is required"),
+        (json!({"hosts": [{"name": a}, {"name": a}]}), "hosts[1].name: is listed twice"),
+    ] {
+        let refused = user.patch(path, &body).await.refused(400, "VALIDATION_ERROR");
+        assert!(refused.details().contains(part), "{}", refused.body);
+    }
 }
 
 async fn exports_can_be_registered_again(world: World) {

@@ -108,7 +108,7 @@ async fn new_token(call: &Call, name: &str, body: Body) -> Result<(Response, Don
     let token = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random));
     call.inventory().set_boot_token(name, &token).await?;
     let note = muster_control::registry::AuditNote {
-        project: call.project_of(host.project()),
+        project: call.project_of_host(&host).unwrap_or_default(),
         name: name.to_owned(),
         ..Default::default()
     };

@@ -164,7 +164,7 @@ async fn budgets<'a>(
         let stored = call.inventory().store().get(&keys::pool(pool, PoolRecord::Config)).await;
         let stored = stored.map_err(RegistryError::Store)?;
         // A record that cannot be read is put right or set aside by the upkeep; until then it says nothing.
-        let own = stored.and_then(|entry| serde_json::from_slice::<PoolHostConfig>(&entry.value).ok());
+        let own = stored.and_then(|entry| PoolHostConfig::parse(&entry.value).ok());
         let policy = policy.with(&own.unwrap_or_default().policy);
         budgets.insert(pool.as_str(), policy.max_cycles_per_day);
     }

@@ -284,7 +284,7 @@ pub async fn power(call: Call, Path(name): Path<String>, body: Body) -> Response
 
 async fn order_power(call: &Call, name: &str, body: Body) -> Result<(Response, Done), ApiError> {
     let host = call.checked_host(Verb::Power, name)?;
-    let project = call.project_of(host.project());
+    let project = call.project_of_host(&host).unwrap_or_default();
     let wish = wish(call, body).await?;
     let now = call.app.clock.now();
     let request = read(&wish.body, |object, findings| {
@@ -317,7 +317,10 @@ pub async fn events(call: Call, Path(name): Path<String>) -> Result<Response, Ap
         Err(_) if call.caller.identity.sees_all() && call.inventory().host(&name).is_none() => {}
         Err(error) => return Err(error),
     }
-    let story = call.inventory().history(&name).await?;
+    // The name may have been another project's: what was done to the host then is theirs to read.
+    let everything = call.project.is_none() && call.caller.identity.sees_all();
+    let visible = |project: Option<&str>| everything || call.sees(&call.project_of(project));
+    let story = call.inventory().history(&name, visible).await?;
     if story.is_empty() && call.inventory().host(&name).is_none() {
         return Err(ApiError::not_found(HOST));
     }

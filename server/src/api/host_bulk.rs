@@ -1,14 +1,19 @@
 //! Many hosts at once: registering from a table or a list, and exporting.
 
+use std::collections::BTreeMap;
+
 use axum::{
     body::Body,
     http::{HeaderValue, StatusCode, header},
     response::Response,
 };
-use muster_control::{inventory::LineResult, registry::AuditNote};
+use muster_control::{
+    inventory::{Act, Host, InventoryError, LineResult},
+    registry::AuditNote,
+};
 use muster_model::{
     FieldErrors,
-    field::FieldError,
+    field::{FieldError, Findings, Object},
     host::csv::{self, Line},
     identity::{Resource, Verb},
 };
@@ -16,7 +21,7 @@ use serde_json::{Value, json};
 
 use super::{
     Call,
-    hosts::{read_filter, read_host},
+    hosts::{Sent, check_version, merged, read_envelope, read_filter, read_host},
     objects::Done,
     reply,
     scope::HOST,
@@ -26,6 +31,8 @@ use crate::{
     error::ApiError,
 };
 
+/// Patches in one body: as many as go into one transaction.
+const MOST_PATCHED: usize = 24;
 /// Audit lines that are handed in together; they share a write to the disk.
 const AUDIT_BATCH: usize = 200;
 
@@ -72,6 +79,74 @@ async fn register_all(call: &Call, body: Body) -> Result<(Response, Done), ApiEr
     // Each host that was created has a line of its own.
     let done = Done { note: AuditNote::default(), audited: false };
     Ok((reply::value(StatusCode::OK, &answer), done))
+}
+
+/// `PATCH /api/v1/hosts/bulk`: merge patches of several hosts, all of them at one moment or none: for those that change places
+/// or addresses with one another.
+pub async fn patch(call: Call, body: Body) -> Response {
+    let result = patch_all(&call, body).await;
+    call.finish("patch", "hosts".to_owned(), result).await
+}
+
+async fn patch_all(call: &Call, body: Body) -> Result<(Response, Done), ApiError> {
+    let (bytes, dry_run) = call.sent(body, Accepts::MergePatch).await?;
+    let patches = read_patches(&Call::json(&bytes)?).map_err(|faults| ApiError::validation(&faults))?;
+    for name in patches.keys() {
+        call.checked_host(Verb::Update, name)?;
+    }
+    let context = call.context(&bytes, dry_run)?;
+    let names: Vec<&str> = patches.keys().map(String::as_str).collect();
+    let change = |host: &Host| {
+        let sent = patches.get(&*host.name).ok_or(InventoryError::NotFound { kind: HOST })?;
+        check_version(host, sent.resource_version.as_deref())?;
+        merged(host, &sent.spec)
+    };
+    let written = call.inventory().update_together(&context, Act::new("patch"), &names, change).await?;
+    let (mut hosts, mut warnings) = (Vec::with_capacity(written.len()), Vec::new());
+    for one in written {
+        if one.changed && one.audit.revision.is_some() {
+            call.audit("patch", format!("hosts/{}", one.host.name), Some(one.audit), 200).await?;
+        }
+        hosts.push(one.host.to_api());
+        warnings.extend(one.warnings.iter().map(|warning| format!("{}: {warning}", one.host.name)));
+    }
+    // Each host that was changed has a line of its own.
+    let done = Done { note: AuditNote::default(), audited: false };
+    let answer = json!({ "dry_run": dry_run, "hosts": hosts });
+    Ok((reply::warn(reply::value(StatusCode::OK, &answer), &warnings), done))
+}
+
+/// What is sent for each host, by name.
+fn read_patches(body: &Value) -> Result<BTreeMap<String, Sent>, FieldErrors> {
+    let mut findings = Findings::new();
+    let patches = Object::read(body, "", &mut findings).map(|mut object| {
+        let mut patches = BTreeMap::new();
+        if object.required("hosts", "a list of name, resource_version and spec", &mut findings).is_some() {
+            for (path, item) in object.list("hosts", MOST_PATCHED, &mut findings).unwrap_or_default() {
+                match read_envelope(item) {
+                    Ok(Sent { name: None, .. }) => {
+                        findings.push(FieldError::new(format!("{path}.name"), "is required"));
+                    }
+                    Ok(sent) => {
+                        let name = sent.name.clone().unwrap_or_default();
+                        if patches.insert(name, sent).is_some() {
+                            findings.push(FieldError::new(format!("{path}.name"), "is listed twice"));
+                        }
+                    }
+                    Err(faults) => {
+                        for fault in &faults {
+                            let mut fault = fault.clone();
+                            fault.path = format!("{path}.{}", fault.path);
+                            findings.push(fault);
+                        }
+                    }
+                }
+            }
+        }
+        object.finish(&mut findings);
+        patches
+    });
+    findings.result_of(patches).map(|parsed| parsed.value)
 }
 
 /// A line that names another project is refused, not moved.

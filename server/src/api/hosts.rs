@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{body::Body, extract::Path, http::StatusCode, response::Response};
 use bytes::{BufMut, BytesMut};
 use muster_control::{
-    inventory::{Act, Host, HostFilter, HostTest, HostWritten, InventoryError},
+    inventory::{Act, Host, HostFilter, HostTest, HostWritten, InventoryError, Owner},
     registry::LabelSelector,
 };
 use muster_model::{
@@ -85,7 +85,8 @@ pub async fn list(call: Call) -> Result<Response, ApiError> {
     );
     body.put_slice(tail.as_bytes());
     if let Some(last) = page.last().filter(|_| start + page.len() < hosts.len()) {
-        body.put_slice(format!(",\"next_cursor\":\"{}\"", last.name).as_bytes());
+        // A record that was set aside may have any name.
+        body.put_slice(format!(",\"next_cursor\":{}", json!(&*last.name)).as_bytes());
     }
     body.put_u8(b'}');
     Ok(reply::json(StatusCode::OK, body.freeze()))
@@ -306,18 +307,23 @@ async fn replace_host(call: &Call, name: &str, body: Body) -> Result<(Response, 
     update(call, name, Act::new("replace"), &bytes, dry_run, sent.resource_version, change).await
 }
 
-/// What the server owns in a spec stays as it is.
+/// What the server owns in a spec stays as it is, also in one that replaces a record which cannot be read.
 fn keep_owned(spec: &mut BareMetalNodeSpec, host: &Host) -> Result<(), InventoryError> {
-    let Some(stored) = host.readable() else { return Ok(()) };
-    if spec.project.is_some() && spec.project != stored.project {
+    // Whose an unreadable record is may be unknown: then who may write it at all says so.
+    let owner = match host.owner() {
+        Owner::Project(project) => Some(project.to_string()),
+        Owner::Nobody => None,
+        Owner::Unknown => spec.project.clone(),
+    };
+    if spec.project.is_some() && spec.project != owner {
         let fault = FieldError::new("spec.project", "cannot be changed")
             .found_text(spec.project.as_deref().unwrap_or_default())
             .hint("delete the host and register it in the other project");
         return Err(InventoryError::Invalid(FieldErrors::one(fault)));
     }
-    spec.project.clone_from(&stored.project);
-    spec.registered.clone_from(&stored.registered);
-    spec.deletion.clone_from(&stored.deletion);
+    spec.project = owner;
+    spec.registered = host.registered();
+    spec.deletion = host.readable().and_then(|stored| stored.deletion.clone());
     Ok(())
 }
 
@@ -327,6 +333,25 @@ pub async fn patch(call: Call, Path(name): Path<String>, body: Body) -> Response
     call.finish("patch", format!("hosts/{name}"), result).await
 }
 
+/// A host's spec with a merge patch on it.
+pub(super) fn merged(host: &Host, patch: &Value) -> Result<(BareMetalNodeSpec, Vec<String>), InventoryError> {
+    let stored = host.spec.as_ref().ok_or(InventoryError::NotFound { kind: HOST })?;
+    let mut merged: Value = serde_json::from_slice(&stored.raw).map_err(|_| InventoryError::SetAside {
+        name: host.name.to_string(),
+        why: "it is not JSON".to_owned(),
+    })?;
+    if !patch.is_null() {
+        merge_patch(&mut merged, patch);
+    }
+    let parsed = BareMetalNodeSpec::read(&merged, "spec")?;
+    let (mut spec, mut warnings) = (parsed.value, parsed.warnings);
+    keep_owned(&mut spec, host)?;
+    if patch.get("pin").is_none() {
+        warnings.extend(host.readable().and_then(|before| spec.forget_key_of(before)));
+    }
+    Ok((spec, warnings))
+}
+
 async fn patch_host(call: &Call, name: &str, body: Body) -> Result<(Response, Done), ApiError> {
     let (bytes, dry_run) = call.sent(body, Accepts::MergePatch).await?;
     call.checked_host(Verb::Update, name)?;
@@ -334,23 +359,16 @@ async fn patch_host(call: &Call, name: &str, body: Body) -> Result<(Response, Do
     if let Some(named) = &sent.name {
         same_name(Some(name), named)?;
     }
-    let change = |host: &Host| {
-        let stored = host.spec.as_ref().ok_or(InventoryError::NotFound { kind: HOST })?;
-        let mut merged: Value = serde_json::from_slice(&stored.raw).map_err(|_| {
-            InventoryError::SetAside { name: name.to_owned(), why: "it is not JSON".to_owned() }
-        })?;
-        if !sent.spec.is_null() {
-            merge_patch(&mut merged, &sent.spec);
-        }
-        let parsed = BareMetalNodeSpec::read(&merged, "spec")?;
-        let (mut spec, mut warnings) = (parsed.value, parsed.warnings);
-        keep_owned(&mut spec, host)?;
-        if sent.spec.get("pin").is_none() {
-            warnings.extend(host.readable().and_then(|before| spec.forget_key_of(before)));
-        }
-        Ok((spec, warnings))
-    };
+    let change = |host: &Host| merged(host, &sent.spec);
     update(call, name, Act::new("patch"), &bytes, dry_run, sent.resource_version.clone(), change).await
+}
+
+/// Fails for a body that was made from another version.
+pub(super) fn check_version(host: &Host, sent: Option<&str>) -> Result<(), InventoryError> {
+    match sent.filter(|version| *version != host.version().to_string()) {
+        Some(sent) => Err(InventoryError::Stale { sent: sent.to_owned(), current: host.version() }),
+        None => Ok(()),
+    }
 }
 
 /// Changes a host under the request's preconditions.
@@ -367,11 +385,7 @@ pub(super) async fn update(
     let context = call.context(bytes, dry_run)?;
     let guard = |version: Revision| preconditions.check_write(&version.to_string()).is_ok();
     let checked = |host: &Host| {
-        if let Some(version) =
-            resource_version.as_ref().filter(|version| **version != host.version().to_string())
-        {
-            return Err(InventoryError::Stale { sent: version.clone(), current: host.version() });
-        }
+        check_version(host, resource_version.as_deref())?;
         change(host)
     };
     let written = call.inventory().update(&context, act, name, &guard, checked, |txn, _| txn).await?;

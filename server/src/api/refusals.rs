@@ -96,6 +96,12 @@ impl From<InventoryError> for ApiError {
                 "The record was set aside",
                 format!("{text}; replace it with PUT, or delete it"),
             ),
+            InventoryError::Serving { .. } => Self::conflict(
+                "The host cannot be drained",
+                format!(
+                    "{text}; correct the record first, or delete it with force: nothing is done to the machine then"
+                ),
+            ),
             InventoryError::Held { .. } => {
                 Self::conflict("Somebody else holds the host", format!("{text}; release it first"))
             }

@@ -68,6 +68,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     operation!("get" "/api/v1/hosts" "listHosts" 200 None => Some("HostList"), HOST_LIST, "List or watch servers (alias /api/v1/baremetalnodes)"),
     operation!("post" "/api/v1/hosts" "createHost" 201 Some("HostDraft") => Some("Host"), CREATE, "Register a server"),
     operation!("post" "/api/v1/hosts/bulk" "registerHosts" 200 Some("HostTable") => Some("RegisterReport"), &["dryRun", "project"], "Register many servers, with a verdict for each line"),
+    operation!("patch" "/api/v1/hosts/bulk" "patchHosts" 200 Some("HostsPatch") => Some("HostsPatched"), &["dryRun", "project"], "Change several servers by JSON merge patches, all at one moment or none"),
     operation!("get" "/api/v1/hosts/export" "exportHosts" 200 None => Some("HostExport"), EXPORT, "Export specs, as registering takes them"),
     operation!("get" "/api/v1/hosts/{name}" "readHost" 200 None => Some("Host"), READ, "Read a server"),
     operation!("put" "/api/v1/hosts/{name}" "replaceHost" 200 Some("HostDraft") => Some("Host"), REPLACE, "Replace a server's spec, or register it with If-None-Match: *"),
@@ -131,6 +132,18 @@ fn agents(text: &Value, time: &Value) -> Value {
         "AgentTaken": { "type": "object", "required": ["token", "nonce", "sent", "signature"], "properties": {
             "token": reference("AgentToken"), "nonce": text, "sent": time, "signature": text,
             "goodbye": { "type": "boolean", "default": false } } },
+    })
+}
+
+/// Several hosts that are changed at one moment.
+fn together(text: &Value, name: &Value) -> Value {
+    json!({
+        "HostsPatch": { "type": "object", "required": ["hosts"], "properties": { "hosts": { "type": "array", "maxItems": 24,
+            "items": { "type": "object", "required": ["name"], "properties": {
+                "name": name, "resource_version": text, "spec": { "type": "object", "description": "RFC 7396: members replace, null removes" } } } } },
+            "example": { "hosts": [{ "name": "gpu-01", "spec": { "slot": 5 } }, { "name": "gpu-02", "spec": { "slot": 1 } }] } },
+        "HostsPatched": { "type": "object", "required": ["dry_run", "hosts"], "properties": { "dry_run": { "type": "boolean" },
+            "hosts": { "type": "array", "items": reference("Host") } } },
     })
 }
 
@@ -234,6 +247,7 @@ pub(super) fn schemas() -> Value {
         "Discovered": { "type": "object", "required": ["identity", "spec", "missing"], "properties": {
             "identity": { "type": "object" }, "spec": { "type": "object" }, "missing": { "type": "array", "items": text } } },
     });
+    add(&mut all, together(&text, &name));
     add(&mut all, agents(&text, &time));
     add(&mut all, trust(&name, &word, &reason));
     all["Host"] = host(&text, &time);

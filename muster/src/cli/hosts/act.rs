@@ -120,7 +120,39 @@ pub(crate) struct Power {
     limit: Limit,
 }
 
-/// Sends one wish to every host, and says what became of it.
+/// Hosts that a wish did not reach. Every host is asked, whatever became of those before it.
+#[derive(Debug, Default)]
+struct Failed {
+    all: usize,
+    failures: Vec<Failure>,
+}
+
+impl Failed {
+    fn note(&mut self, session: &Session, failure: Failure) {
+        // A single one is told at the end, like that of any command.
+        if self.all > 1 {
+            session.screen.note(&failure.to_string());
+        }
+        self.failures.push(failure);
+    }
+
+    /// The first failure says with which code it ends.
+    fn end(mut self, verb: &str) -> Outcome {
+        let (failed, all) = (self.failures.len(), self.all);
+        match failed {
+            0 => Ok(()),
+            _ if all == 1 => Err(self.failures.remove(0)),
+            _ => {
+                let exit = self.failures.remove(0).exit;
+                let cause = format!("{failed} of {all} hosts failed, the others are done");
+                Err(Failure::new(exit, verb, cause)
+                    .next("correct what is named above and repeat it for these"))
+            }
+        }
+    }
+}
+
+/// Sends one wish to every host, and says what became of each.
 async fn each(
     session: &Session,
     which: &Which,
@@ -128,11 +160,15 @@ async fn each(
     body: Value,
     done: impl Fn(&str, &Value) -> String,
 ) -> Outcome {
-    for name in names(&which.what)? {
-        let answer = send(session, &name, verb, body.clone(), which.dry_run).await?;
-        session.screen.line(&with_suffix(done(&name, &answer), which.dry_run))?;
+    let names = names(&which.what)?;
+    let mut failed = Failed { all: names.len(), ..Failed::default() };
+    for name in names {
+        match send(session, &name, verb, body.clone(), which.dry_run).await {
+            Ok(answer) => session.screen.line(&with_suffix(done(&name, &answer), which.dry_run))?,
+            Err(failure) => failed.note(session, failure),
+        }
     }
-    Ok(())
+    failed.end(verb)
 }
 
 pub(super) async fn send(
@@ -233,8 +269,16 @@ pub(crate) async fn power(session: &Session, args: Power) -> Outcome {
     args.end.put(&mut body);
     let kind = kinds::required("operation")?;
     let mut begun = Vec::new();
+    let mut failed = Failed { all: hosts.len(), ..Failed::default() };
     for name in hosts {
-        let answer = send(session, &name, "power", Value::Object(body.clone()), args.which.dry_run).await?;
+        let sent = send(session, &name, "power", Value::Object(body.clone()), args.which.dry_run).await;
+        let answer = match sent {
+            Ok(answer) => answer,
+            Err(failure) => {
+                failed.note(session, failure);
+                continue;
+            }
+        };
         let id = text_at(&answer, "id");
         let text = format!("host/{name} power {}: operation/{id}", args.action);
         session.screen.line(&with_suffix(text, args.which.dry_run))?;
@@ -245,5 +289,5 @@ pub(crate) async fn power(session: &Session, args: Power) -> Outcome {
             wait::wait_for(session, kind, &id, &id, &Until::Done, args.limit).await?;
         }
     }
-    Ok(())
+    failed.end("power")
 }

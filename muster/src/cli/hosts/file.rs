@@ -32,11 +32,21 @@ pub(super) fn read(path: &Path) -> Outcome<Vec<Line>> {
         _ if looks_like_csv(&text) => csv::read_csv(&text),
         _ => documents(&text),
     };
-    lines.map_err(|faults| {
+    let lines = lines.map_err(|faults| {
         Failure::new(Exit::Failure, format!("file {name}"), faults.to_string()).next(
             "a table needs a header like name,pool,powerInterface,mgmtAddress; a list needs name and spec",
         )
-    })
+    })?;
+    some(lines, &name)
+}
+
+/// An export that broke off looks like one of no hosts, and means that every host has vanished: it is never taken for one.
+fn some(lines: Vec<Line>, name: &str) -> Outcome<Vec<Line>> {
+    if lines.is_empty() {
+        return Err(Failure::new(Exit::Failure, format!("file {name}"), "it lists no hosts")
+            .next("look at what wrote it: an export that failed is empty; nothing was changed"));
+    }
+    Ok(lines)
 }
 
 /// A table begins with the names of its columns.
@@ -101,5 +111,24 @@ mod tests {
         assert!(lines[0].host.is_ok() && lines[1].host.is_err());
         assert_eq!(lines[1].name, "b", "a line that cannot be used still says which host it means");
         assert!(documents("just text").is_err());
+    }
+
+    #[test]
+    fn a_file_without_hosts_is_refused_in_every_form() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in [
+            ("a.yaml", ""),
+            ("b.json", "[]"),
+            ("c.yaml", "# nothing\n---\n"),
+            ("d.yaml", "hosts: []\n"),
+            ("e.csv", "name,pool\n"),
+            ("f.csv", ""),
+            ("piped", ""),
+        ] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            let refused = read(&path).expect_err(name).to_string();
+            assert!(refused.contains(name) && refused.contains("next: "), "{refused}");
+        }
     }
 }

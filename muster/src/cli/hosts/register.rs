@@ -20,8 +20,10 @@ use crate::cli::{
     session::Session,
 };
 
-/// Hosts in one request: with labels and drivers still under the largest body that is taken.
+/// Hosts in one request: the server stores that many in a second or two.
 const BATCH: usize = 400;
+/// Bytes of hosts in one request: a server takes a body of 1 MiB, and a quarter of it is left to the rest.
+const BATCH_BYTES: usize = 768 << 10;
 
 #[derive(Debug, Args)]
 pub(crate) struct Register {
@@ -112,7 +114,7 @@ fn show(session: &Session, verdicts: &[Verdict], quiet: bool) -> Outcome {
     session.screen.data(&table.render(true, session.screen.colour, &mut Vec::new()))
 }
 
-/// Registers what can be read, in batches, and returns a verdict for every line.
+/// Registers what can be read, in batches, and returns a verdict for every line. It fails when nothing was registered.
 pub(super) async fn send(
     session: &Session,
     lines: Vec<Line>,
@@ -120,10 +122,10 @@ pub(super) async fn send(
     scope: &Projects,
 ) -> Outcome<Vec<Verdict>> {
     let mut verdicts = Vec::with_capacity(lines.len());
-    let mut good: Vec<(usize, NamedHost)> = Vec::new();
+    let mut good = Vec::new();
     for line in lines {
         match line.host {
-            Ok(host) => good.push((line.number, host)),
+            Ok(host) => good.push(Sent::new(line.number, &host)),
             Err(faults) => verdicts.push(Verdict {
                 line: line.number,
                 name: line.name,
@@ -133,29 +135,116 @@ pub(super) async fn send(
             }),
         }
     }
-    for batch in good.chunks(BATCH) {
-        let hosts: Vec<Value> =
-            batch.iter().map(|(_, host)| json!({ "name": host.name, "spec": host.spec })).collect();
-        let mut request =
-            Request::new(Method::POST, "/api/v1/hosts/bulk", "hosts").body(json!({ "hosts": hosts }));
-        request.scope.clone_from(scope);
-        if dry_run {
-            request = request.query("dryRun", "true");
+    let mut batches = batches(good).into_iter();
+    let mut is_first = true;
+    while let Some(batch) = batches.next() {
+        let sent = send_batch(session, &batch, dry_run, scope).await;
+        match sent {
+            Ok(some) => verdicts.extend(some),
+            Err(failure) if is_first => return Err(failure),
+            // What was stored before is stored: the verdicts of the other lines say what became of them.
+            Err(failure) => {
+                let lost = failure.status.is_none();
+                let why = if lost {
+                    format!("{}; it may be registered all the same", failure.cause)
+                } else {
+                    failure.cause.clone()
+                };
+                verdicts.extend(batch.iter().map(|one| one.failed(&why)));
+                if lost {
+                    let why = format!("it was not sent: {}", failure.cause);
+                    verdicts.extend(batches.by_ref().flatten().map(|one| one.failed(&why)));
+                }
+            }
         }
-        let answer = session.client.call(request).await?.body;
-        for report in answer["lines"].as_array().into_iter().flatten() {
-            let place = report["line"].as_u64().and_then(|line| usize::try_from(line).ok()).unwrap_or(0);
-            let line = batch.get(place.saturating_sub(1)).map_or(0, |(number, _)| *number);
-            let warnings = report["warnings"].as_array().into_iter().flatten();
-            verdicts.push(Verdict {
-                line,
-                name: text_at(report, "name"),
-                result: text_at(report, "result"),
-                message: text_at(report, "message"),
-                warnings: warnings.filter_map(|text| text.as_str().map(str::to_owned)).collect(),
-            });
-        }
+        is_first = false;
     }
     verdicts.sort_by_key(|verdict| verdict.line);
     Ok(verdicts)
+}
+
+/// A host as it is sent.
+struct Sent {
+    line: usize,
+    name: String,
+    /// JSON, made once: how long it is decides where it goes.
+    body: Value,
+    bytes: usize,
+}
+
+impl Sent {
+    fn new(line: usize, host: &NamedHost) -> Self {
+        let body = json!({ "name": host.name, "spec": host.spec });
+        Self { line, name: host.name.clone(), bytes: body.to_string().len() + 1, body }
+    }
+
+    fn failed(&self, why: &str) -> Verdict {
+        Verdict {
+            line: self.line,
+            name: self.name.clone(),
+            result: "failed".into(),
+            message: why.to_owned(),
+            warnings: Vec::new(),
+        }
+    }
+}
+
+/// Groups that a server takes. A host that is too large for any goes alone, so that its refusal is its own.
+fn batches(hosts: Vec<Sent>) -> Vec<Vec<Sent>> {
+    let mut batches: Vec<Vec<Sent>> = Vec::new();
+    let mut bytes = 0;
+    for host in hosts {
+        let room = |last: &&mut Vec<Sent>| last.len() < BATCH && bytes + host.bytes <= BATCH_BYTES;
+        if let Some(last) = batches.last_mut().filter(room) {
+            bytes += host.bytes;
+            last.push(host);
+        } else {
+            bytes = host.bytes;
+            batches.push(vec![host]);
+        }
+    }
+    batches
+}
+
+async fn send_batch(
+    session: &Session,
+    batch: &[Sent],
+    dry_run: bool,
+    scope: &Projects,
+) -> Outcome<Vec<Verdict>> {
+    let hosts: Vec<&Value> = batch.iter().map(|host| &host.body).collect();
+    let mut request =
+        Request::new(Method::POST, "/api/v1/hosts/bulk", "hosts").body(json!({ "hosts": hosts }));
+    request.scope.clone_from(scope);
+    if dry_run {
+        request = request.query("dryRun", "true");
+    }
+    let answer = session.client.call(request).await?.body;
+    let verdict = |report: &Value| {
+        let place = report["line"].as_u64().and_then(|line| usize::try_from(line).ok()).unwrap_or(0);
+        let warnings = report["warnings"].as_array().into_iter().flatten();
+        Verdict {
+            line: batch.get(place.saturating_sub(1)).map_or(0, |host| host.line),
+            name: text_at(report, "name"),
+            result: text_at(report, "result"),
+            message: text_at(report, "message"),
+            warnings: warnings.filter_map(|text| text.as_str().map(str::to_owned)).collect(),
+        }
+    };
+    Ok(answer["lines"].as_array().into_iter().flatten().map(verdict).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_keep_to_what_a_server_takes() {
+        let sent = |bytes: usize| Sent { line: 0, name: String::new(), body: Value::Null, bytes };
+        let sizes = |hosts: Vec<Sent>| batches(hosts).iter().map(Vec::len).collect::<Vec<_>>();
+        assert_eq!(sizes((0..900).map(|_| sent(500)).collect()), [400, 400, 100]);
+        assert_eq!(sizes((0..60).map(|_| sent(32 << 10)).collect()), [24, 24, 12]);
+        assert_eq!(sizes(vec![sent(10), sent(2 << 20), sent(10)]), [1, 1, 1]);
+        assert_eq!(sizes(Vec::new()), [0; 0]);
+    }
 }

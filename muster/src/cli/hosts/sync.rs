@@ -3,13 +3,13 @@
 //! Hosts are recognised by their inventory id. What vanished from the export is held: nothing is deleted and nothing is
 //! switched off. Doing it again changes nothing. An export speaks of one project: the hosts of others are not missing from it.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, str::FromStr};
 
 use clap::Args;
 use muster_model::host::{
-    BareMetalNodeSpec,
+    BareMetalNodeSpec, NamedHost,
     csv::Line,
-    sync::{Difference, HostChange, Listed, compare},
+    sync::{Difference, HostChange, Listed, compare, patch, together},
 };
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -35,8 +35,45 @@ pub(crate) struct Sync {
     /// Show the difference, change nothing; exit code 1 when there is one
     #[arg(long)]
     dry_run: bool,
+    /// How many hosts may vanish and be held, a number or `all`; without it half of them, or five
+    #[arg(long, value_name = "N")]
+    allow_vanished: Option<Vanished>,
     #[command(flatten)]
     pub(crate) connection: Connection,
+}
+
+/// How many hosts an export may lack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Vanished {
+    Some(usize),
+    All,
+}
+
+impl FromStr for Vanished {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "all" => Ok(Self::All),
+            number => number.parse().map(Self::Some).map_err(|_| "write a number of hosts, or all"),
+        }
+    }
+}
+
+/// Why so many hosts are not held at once: an export that broke off would stop a whole fleet.
+fn too_many(difference: &Difference, known: usize, allowed: Option<Vanished>) -> Option<Failure> {
+    let vanished = difference.hold.len();
+    let most = match allowed {
+        Some(Vanished::All) => return None,
+        Some(Vanished::Some(most)) => most,
+        None => Difference::most_vanished(known),
+    };
+    let why = format!("{vanished} of {known} hosts are missing from the export, and at most {most} may be");
+    (vanished > most).then(|| {
+        Failure::new(Exit::Failure, "sync", why).next(format!(
+            "look whether the export is whole; if it is, repeat with --allow-vanished {vanished}. Nothing was changed"
+        ))
+    })
 }
 
 pub(crate) async fn sync(session: &Session, args: Sync) -> Outcome {
@@ -48,10 +85,15 @@ pub(crate) async fn sync(session: &Session, args: Sync) -> Outcome {
             .next("correct the export; nothing was changed")
     })?;
     show(session, &difference)?;
+    let known = inventory.values().filter(|spec| spec.inventory_id.is_some()).count();
+    if let Some(failure) = too_many(&difference, known, args.allow_vanished) {
+        return Err(failure);
+    }
     if args.dry_run {
         return if difference.is_empty() { Ok(()) } else { Err(Failure::silent(Exit::Failure)) };
     }
-    apply(session, difference, &versions, &project).await
+    let applied = Apply { session, inventory, versions, scope: Projects::One(project) };
+    applied.all(difference).await
 }
 
 /// The one project that is brought in step: the one that new hosts go to.
@@ -133,6 +175,9 @@ fn show(session: &Session, difference: &Difference) -> Outcome {
             }
         }
     }
+    for (name, why) in &difference.refused {
+        session.screen.note(&format!("error: host {name}: {why}"));
+    }
     session.screen.line(&format!(
         "{} to register, {} to change, {} vanished and to be held, {} unchanged",
         difference.create.len(),
@@ -142,40 +187,125 @@ fn show(session: &Session, difference: &Difference) -> Outcome {
     ))
 }
 
-async fn apply(session: &Session, difference: Difference, versions: &Versions, project: &str) -> Outcome {
-    let mut failed = 0;
-    let scope = Projects::One(project.to_owned());
-    let lines = difference
-        .create
-        .into_iter()
-        .enumerate()
-        .map(|(place, host)| Line {
-            number: place + 1,
-            name: host.name.clone(),
-            said: serde_json::Map::new(),
-            host: Ok(host),
-        })
-        .collect();
-    for verdict in register::send(session, lines, false, &scope).await? {
-        if verdict.result == "failed" {
-            failed += 1;
-            session.screen.note(&format!("error: host {}: {}", verdict.name, verdict.message));
+/// Hosts that are changed at one moment: as many as the server puts into one transaction.
+const TOGETHER: usize = 30;
+
+/// Carries a difference out. What cannot be done is told, and the rest is done.
+struct Apply<'s> {
+    session: &'s Session,
+    inventory: BTreeMap<String, BareMetalNodeSpec>,
+    versions: Versions,
+    scope: Projects,
+}
+
+impl Apply<'_> {
+    async fn all(&self, difference: Difference) -> Outcome {
+        let mut failed = difference.refused.len();
+        // What hosts give up is free for new ones after that.
+        for group in together(&self.inventory, difference.change) {
+            failed += self.change(group).await;
+        }
+        for change in difference.hold {
+            failed += self.change(vec![change]).await;
+        }
+        failed += self.create(difference.create).await;
+        if failed == 0 {
+            return self.session.screen.line("the inventory is in step with the file");
+        }
+        Err(Failure::new(Exit::Failure, "sync", format!("{failed} hosts could not be brought in step"))
+            .next("correct what is named above and repeat: the rest is done"))
+    }
+
+    /// Changes hosts at one moment; returns how many could not be changed.
+    async fn change(&self, group: Vec<HostChange>) -> usize {
+        let names = group.iter().map(|change| change.name.as_str()).collect::<Vec<_>>().join(", ");
+        let merged = |change: &HostChange| {
+            let stored = self.inventory.get(&change.name);
+            json!({ "name": change.name, "resource_version": self.versions.get(&change.name),
+                "spec": stored.map_or(Value::Null, |stored| patch(stored, change)) })
+        };
+        let (path, body) = match &group[..] {
+            [] => return 0,
+            [one] => (path(&one.name), merged(one)),
+            all if all.len() > TOGETHER => {
+                self.session.screen.note(&format!(
+                    "error: hosts {names}: they take addresses or places from one another, and no more than {TOGETHER} \
+                     hosts are changed at one moment: let the export change them in smaller steps"
+                ));
+                return all.len();
+            }
+            all => {
+                let hosts: Vec<Value> = all.iter().map(merged).collect();
+                ("/api/v1/hosts/bulk".to_owned(), json!({ "hosts": hosts }))
+            }
+        };
+        let mut request = Request::new(Method::PATCH, path, format!("host {names}")).body(body);
+        request.content_type = "application/merge-patch+json";
+        request.scope.clone_from(&self.scope);
+        match self.session.client.call(request).await {
+            Ok(_) => 0,
+            Err(failure) => {
+                self.session.screen.note(&failure.to_string());
+                group.len()
+            }
         }
     }
-    for HostChange { name, spec, .. } in difference.change.into_iter().chain(difference.hold) {
-        let version = versions.get(&name).map(String::as_str);
-        let mut request = Request::new(Method::PUT, path(&name), format!("host {name}"))
-            .body(json!({ "name": name, "spec": spec }))
-            .if_match(version);
-        request.scope.clone_from(&scope);
-        if let Err(failure) = session.client.call(request).await {
-            failed += 1;
-            session.screen.note(&failure.to_string());
+
+    async fn create(&self, hosts: Vec<NamedHost>) -> usize {
+        let lines: Vec<Line> = hosts
+            .into_iter()
+            .enumerate()
+            .map(|(place, host)| Line {
+                number: place + 1,
+                name: host.name.clone(),
+                said: serde_json::Map::new(),
+                host: Ok(host),
+            })
+            .collect();
+        let all = lines.len();
+        match register::send(self.session, lines, false, &self.scope).await {
+            Ok(verdicts) => {
+                let failed = verdicts.iter().filter(|verdict| verdict.result == "failed");
+                let told = failed.map(|verdict| {
+                    self.session.screen.note(&format!("error: host {}: {}", verdict.name, verdict.message));
+                });
+                told.count()
+            }
+            Err(failure) => {
+                self.session.screen.note(&failure.to_string());
+                all
+            }
         }
     }
-    if failed == 0 {
-        return session.screen.line("the inventory is in step with the file");
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_model::host::PowerInterface;
+
+    use super::*;
+
+    #[test]
+    fn more_than_half_of_a_fleet_is_not_held_by_an_export_that_broke_off() {
+        #[track_caller]
+        fn check(vanished: usize, known: usize, allowed: Option<&str>, refused: bool) {
+            let change = HostChange {
+                name: "a".into(),
+                fields: Vec::new(),
+                spec: BareMetalNodeSpec::new("p", PowerInterface::Wol),
+            };
+            let difference = Difference { hold: vec![change; vanished], ..Difference::default() };
+            let allowed = allowed.map(|text| text.parse().unwrap());
+            assert_eq!(too_many(&difference, known, allowed).is_some(), refused, "{vanished} of {known}");
+        }
+        check(5, 5, None, false);
+        check(6, 6, None, true);
+        check(20, 40, None, false);
+        check(21, 40, None, true);
+        check(21, 40, Some("21"), false);
+        check(21, 40, Some("20"), true);
+        check(40, 40, Some("all"), false);
+        check(1, 40, Some("0"), true);
+        assert!("some".parse::<Vanished>().is_err());
     }
-    Err(Failure::new(Exit::Failure, "sync", format!("{failed} hosts could not be brought in step"))
-        .next("correct what is named above and repeat: the rest is done"))
 }
