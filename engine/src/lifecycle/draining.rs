@@ -2,7 +2,7 @@
 
 use muster_model::{
     Known, Timestamp,
-    host::{Cause, ConditionType, DriverKind, OpKind, Phase, Power, PowerCall},
+    host::{Cause, ConditionType, DriverKind, OpKind, Phase, PowerCall},
 };
 
 use super::{

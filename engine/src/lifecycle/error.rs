@@ -2,9 +2,7 @@
 
 use muster_model::{
     Duration,
-    host::{
-        BlockCause, Cause, ConditionType, OpKind, Phase, Power, PowerCall, Presence, TestStage, is_true,
-    },
+    host::{BlockCause, Cause, ConditionType, OpKind, Phase, Power, PowerCall, Presence, TestStage, is_true},
 };
 
 use super::{Rule, Step, backoff, rules::Want, turn::Turn};
