@@ -117,12 +117,6 @@ pub trait Around: Send + Sync + fmt::Debug {
     fn boot_report(&self, _host: &str) -> Option<BootProgress> {
         None
     }
-
-    /// How many pods would have no place without this host. `None` leaves the question to the loop, which
-    /// counts pods that became unschedulable since the drain began.
-    fn would_pend(&self, _host: &str, _now: Timestamp) -> Option<Known<u32>> {
-        None
-    }
 }
 
 /// An inventory without clusters, racks and agents.
