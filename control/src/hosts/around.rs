@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use muster_engine::{
-    lifecycle::{AgentView, BootProgress},
+    lifecycle::{Advice, AgentView, BootProgress},
     snapshot::DrainPolicy,
 };
 use muster_model::{
@@ -52,8 +52,8 @@ pub trait Around: Send + Sync + fmt::Debug {
         FreezeMode::None
     }
 
-    /// Another number whenever what stops every action, the version of some credential, or which clusters are connected
-    /// may be another. Without it the loop asks for them once a second.
+    /// Another number whenever what stops every action, the version of some credential, which pools may act, or which
+    /// clusters are connected may be another. Without it the loop asks for them once a second.
     fn news(&self) -> Option<tokio::sync::watch::Receiver<u64>> {
         None
     }
@@ -77,6 +77,17 @@ pub trait Around: Send + Sync + fmt::Debug {
     /// Which pods keep a node of the pool when nobody but the planner wants it to go.
     fn drain_policy(&self, _pool: &str) -> DrainPolicy {
         DrainPolicy::default()
+    }
+
+    /// Set while nothing may be done to the pool's hosts that no person asked for: it only gives advice.
+    fn advice(&self, _pool: &str) -> Option<Advice> {
+        None
+    }
+
+    /// Another number whenever another pool may act than before: the loop then looks at its hosts. Zero as long as nothing
+    /// is known of them.
+    fn advice_changed(&self) -> u64 {
+        0
     }
 
     /// Most nodes that the pool may have; `None` if nothing limits it.

@@ -311,6 +311,7 @@ fn pool_view(
         last_there: last_there(shared, spec, book, max),
         would_pend,
         repairs_stopped: book.repairs_stopped(name, &spec.pool),
+        advice: shared.around.advice(&spec.pool),
     }
 }
 

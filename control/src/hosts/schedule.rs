@@ -191,6 +191,8 @@ struct Run {
     freeze: FreezeMode,
     /// What [`Around::credentials_changed`] said last.
     credentials: u64,
+    /// What [`Around::advice_changed`] said last.
+    advice: u64,
     next_flush: Duration,
 }
 
@@ -213,6 +215,7 @@ impl Run {
             fence: None,
             freeze: FreezeMode::None,
             credentials: 0,
+            advice: 0,
             next_flush: Duration::ZERO,
         }
     }
@@ -228,6 +231,7 @@ impl Run {
             self.take_over().await?;
             self.note_freeze();
             self.note_credentials();
+            self.note_advice();
             self.start_turns();
             self.watch_clusters();
             self.keep_books().await?;
@@ -426,6 +430,20 @@ impl Run {
             for name in &names {
                 self.wake(name);
             }
+        }
+    }
+
+    /// A pool that may act from now on, or only gives advice, is looked at now and not with the next poll.
+    fn note_advice(&mut self) {
+        let changed = self.shared.around.advice_changed();
+        let before = std::mem::replace(&mut self.advice, changed);
+        // What is learned of pools for the first time is no change.
+        if before == changed || before == 0 {
+            return;
+        }
+        let names: Vec<_> = self.shared.book().hosts.keys().cloned().collect();
+        for name in &names {
+            self.wake(name);
         }
     }
 
