@@ -7,6 +7,8 @@ mod advice;
 mod clocks;
 #[path = "reliability/drains.rs"]
 mod drains;
+#[path = "reliability/replaced.rs"]
+mod replaced;
 
 use std::sync::{
     Arc,
