@@ -414,8 +414,8 @@ impl Turn<'_> {
         let node = node.clone();
         // In a pool that only gives advice a person may have switched it on: then it is made ready to serve, as long as
         // nothing serves on it yet. Whoever asks for power does not ask for taints among running pods.
-        let serves_yet = !(node.startup_taint || node.off_taint || node.out_of_service);
-        if !node.labels_complete && !(self.seen.pool.advice.is_some() && serves_yet) {
+        let fresh = node.startup_taint || node.off_taint || node.out_of_service;
+        if !node.labels_complete && (fresh || self.seen.pool.advice.is_none()) {
             self.ask(EffectKind::ApplyLabels);
         }
         // Pods come only when the node says whose it is and whom it takes.
