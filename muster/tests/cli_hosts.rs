@@ -293,6 +293,14 @@ fn an_operator_works_on_a_server_and_reads_its_story() {
     for part in ["create", "label", "new disk", "smells burnt", "it was the toaster", "user@example.com"] {
         assert!(story.contains(part), "{part} is missing:\n{story}");
     }
+    // The pool of the host shows the same, host by host.
+    server.run(&["create", "cluster", "lab", "--platform", "baremetal"]).ok();
+    server.run(&["create", "pool", "lab/gpu", "--platform", "baremetal", "--count", "0"]).ok();
+    for words in [["history", "pool", "lab/gpu"].as_slice(), &["history", "pool/lab/gpu"]] {
+        let story = server.run(words).ok();
+        let line = story.lines().find(|line| line.contains("smells burnt")).unwrap_or_default();
+        assert!(line.contains("gpu-07") && line.contains("user@example.com"), "{story}");
+    }
     let told = server.run(&["describe", "host", "gpu-07"]).ok();
     for part in [
         "gpu-07",

@@ -1,10 +1,14 @@
 //! OPS-R4, R5, R6, R8 and R9 in the simulated world, with the production loops.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
 
+#[path = "reliability/advice.rs"]
+mod advice;
 #[path = "reliability/clocks.rs"]
 mod clocks;
 #[path = "reliability/drains.rs"]
 mod drains;
+#[path = "reliability/replaced.rs"]
+mod replaced;
 
 use std::sync::{
     Arc,

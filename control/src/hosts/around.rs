@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use muster_engine::{
-    lifecycle::{AgentView, BootProgress},
+    lifecycle::{Advice, AgentView, BootProgress},
     snapshot::DrainPolicy,
 };
 use muster_model::{
@@ -62,8 +62,8 @@ pub trait Around: Send + Sync + fmt::Debug {
         FreezeMode::None
     }
 
-    /// Another number whenever what stops every action, the version of some credential, or which clusters are connected
-    /// may be another. Without it the loop asks for them once a second.
+    /// Another number whenever what stops every action, the version of some credential, what pools say of their hosts, or which
+    /// clusters are connected may be another. Without it the loop asks for them once a second.
     fn news(&self) -> Option<tokio::sync::watch::Receiver<u64>> {
         None
     }
@@ -84,7 +84,8 @@ pub trait Around: Send + Sync + fmt::Debug {
         PoolSays::Unasked
     }
 
-    /// Another number whenever [`Around::pool_says`] may say something else of some pool.
+    /// Another number whenever [`Around::pool_says`] or [`Around::advice`] may say something else of some pool: the loop then
+    /// looks at its hosts. Zero as long as nothing is known of them.
     fn pools_changed(&self) -> u64 {
         0
     }
@@ -97,6 +98,11 @@ pub trait Around: Send + Sync + fmt::Debug {
     /// Which pods keep a node of the pool when nobody but the planner wants it to go.
     fn drain_policy(&self, _pool: &str) -> DrainPolicy {
         DrainPolicy::default()
+    }
+
+    /// Set while nothing may be done to the pool's hosts that no person asked for: it only gives advice.
+    fn advice(&self, _pool: &str) -> Option<Advice> {
+        None
     }
 
     /// Most nodes that the pool may have; `None` if nothing limits it.
@@ -135,12 +141,6 @@ pub trait Around: Send + Sync + fmt::Debug {
 
     /// Progress that a PXE server or an installer reported.
     fn boot_report(&self, _host: &str) -> Option<BootProgress> {
-        None
-    }
-
-    /// How many pods would have no place without this host. `None` leaves the question to the loop, which
-    /// counts pods that became unschedulable since the drain began.
-    fn would_pend(&self, _host: &str, _now: Timestamp) -> Option<Known<u32>> {
         None
     }
 }

@@ -9,7 +9,8 @@ use muster_engine::lifecycle::{
 use muster_model::{
     Duration, Known, Timestamp,
     host::{
-        BareMetalNodeSpec, BareMetalNodeStatus, DeletionMode, FreezeMode, HostOp, PoolHostConfig, Presence,
+        BareMetalNodeSpec, BareMetalNodeStatus, DeletionMode, FreezeMode, HostOp, Phase, PoolHostConfig,
+        Presence,
     },
     observe::ClusterPort,
 };
@@ -172,10 +173,11 @@ pub(super) fn gather(
     let known = record.status.as_deref().and_then(|status| status.kubernetes_node.as_deref());
     let kept = Kept::of(shared, &spec.pool, record.op.as_deref());
     let (node, pods) = node_and_pods(name, spec, &dress, known, kept, memo, cluster, now);
+    let would_pend = would_pend(name, spec, record, cluster, &pods, now);
     let readable = settings.drivers.iter().any(|driver| driver.abilities.read_power);
     let presence = if readable { unread(now) } else { shared.around.presence(name, now) };
     Evidence {
-        pool: pool_view(shared, name, spec, record.op.as_deref(), cluster, &book, now),
+        pool: pool_view(shared, name, spec, would_pend, &book),
         settings,
         intent: record.intent.as_deref().cloned(),
         leadership: Leadership::Leader { epoch: lead.fence.epoch.0, lease_left: lead.left },
@@ -287,30 +289,44 @@ fn node_and_pods(
     }
 }
 
+/// How many pods would have no place without the host. Asked when the last one has left its node: it is the whole of the
+/// scheduler's question.
+fn would_pend(
+    name: &str,
+    spec: &BareMetalNodeSpec,
+    record: &Record,
+    cluster: &Cluster,
+    pods: &Known<PodsView>,
+    now: Timestamp,
+) -> Known<u32> {
+    let evicting = record.status.as_deref().is_some_and(|status| status.phase == Phase::Evicting);
+    let drained = matches!(pods, Known::Value { value, .. } if value.total() == 0);
+    // What a person asked for is not weighed against demand.
+    let op = record.op.as_deref().filter(|op| evicting && drained && op.cause.is_automatic());
+    match (op, cluster) {
+        (None, _) | (_, Cluster::Nowhere) => Known::Value { value: 0, at: now },
+        (_, Cluster::Unknown(why)) => Known::Unknown { why: why.clone(), since: now },
+        (Some(op), Cluster::Seen(Sight { index, .. })) => {
+            let node = index.clear_node(name, spec);
+            Known::Value { value: index.would_return(node, op.started), at: index.view.fresh_at }
+        }
+    }
+}
+
 fn pool_view(
     shared: &Shared,
     name: &str,
     spec: &BareMetalNodeSpec,
-    op: Option<&HostOp>,
-    cluster: &Cluster,
+    would_pend: Known<u32>,
     book: &Book,
-    now: Timestamp,
 ) -> PoolView {
     let max = shared.around.pool_max(&spec.pool);
-    let counted = || match (op, cluster) {
-        // What a person asked for is not weighed against demand.
-        (Some(op), _) if !op.cause.is_automatic() => Known::Value { value: 0, at: now },
-        (_, Cluster::Nowhere) | (None, _) => Known::Value { value: 0, at: now },
-        (_, Cluster::Unknown(why)) => Known::Unknown { why: why.clone(), since: now },
-        (Some(op), Cluster::Seen(Sight { index, .. })) => {
-            Known::Value { value: index.stranded_since(op.started), at: index.view.fresh_at }
-        }
-    };
     PoolView {
         below_max: max.is_none_or(|max| book.pool_up(&spec.pool) < max),
         last_there: last_there(shared, spec, book, max),
-        would_pend: shared.around.would_pend(name, now).unwrap_or_else(counted),
+        would_pend,
         repairs_stopped: book.repairs_stopped(name, &spec.pool),
+        advice: shared.around.advice(&spec.pool),
     }
 }
 

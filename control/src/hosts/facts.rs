@@ -8,7 +8,7 @@ use std::{
 };
 
 use muster_engine::{
-    lifecycle::{AgentView, BootProgress, Goodbye, Hello},
+    lifecycle::{Advice, AgentView, BootProgress, Goodbye, Hello},
     snapshot::DrainPolicy,
 };
 use muster_model::{
@@ -18,6 +18,7 @@ use muster_model::{
         keys::{AGENT_GOODBYES, BOOT_PROGRESS, boot_progress},
     },
     observe::ClusterPort,
+    pool::Mode,
     rack::Rack,
     store::{Entry, List, StoreError},
 };
@@ -31,7 +32,7 @@ use super::{
 use crate::{
     inventory::{Inventory, InventoryError, Vault, keys},
     planner::Connections,
-    registry::{Cluster, Kind, NodePool, Registry, RegistryError, inventory_pool},
+    registry::{Cluster, Kind, NodePool, Registry, RegistryError, Seen, inventory_pool},
     snapshot::drain_policy,
 };
 
@@ -71,7 +72,51 @@ struct Pool {
     dress: Arc<Dress>,
     config: Arc<PoolHostConfig>,
     drain: DrainPolicy,
+    advice: Option<Advice>,
     port: Option<Arc<dyn ClusterPort>>,
+}
+
+/// The pools that have an inventory name.
+#[derive(Debug, Clone, Default)]
+struct Pools {
+    known: BTreeMap<String, Pool>,
+    /// Those whose record, or whose cluster's, is not there.
+    unknown: BTreeSet<String>,
+}
+
+impl Pools {
+    /// What only advises, and may not be known to do more: as for the actuator.
+    fn advice(&self, name: &str) -> Option<Advice> {
+        if self.unknown.contains(name) {
+            let why = format!("its pool {name} or the cluster of that is not known");
+            return Some(Advice { why, remedy: "a pool of a cluster that is there".to_owned() });
+        }
+        self.known.get(name)?.advice.clone()
+    }
+
+    /// Whether they say the same of their hosts, and the same of them may act.
+    fn says_as(&self, other: &Self) -> bool {
+        let says = |pools: &Self| {
+            let says = |pool: &Pool| (Arc::clone(&pool.config), pool.advice.is_some());
+            pools.known.iter().map(|(name, pool)| (name.clone(), says(pool))).collect::<BTreeMap<_, _>>()
+        };
+        says(self) == says(other) && self.unknown == other.unknown
+    }
+}
+
+/// What a pool's mode means to its hosts.
+fn advice(pool: &NodePool, cluster: &Cluster) -> Option<Advice> {
+    let (name, of) = (&pool.name, &cluster.name);
+    match pool.mode(&cluster.spec) {
+        Mode::Active => None,
+        Mode::Advise => Some(Advice {
+            why: format!("its pool {of}/{name} is in advise mode"),
+            remedy: match pool.spec.mode {
+                Some(_) => format!("muster enable pool {of}/{name}"),
+                None => format!("muster enable cluster {of}"),
+            },
+        }),
+    }
 }
 
 #[derive(Debug, Default)]
@@ -87,7 +132,7 @@ struct Read {
     pools_changed: u64,
     reports: BTreeMap<String, BootProgress>,
     goodbyes: BTreeMap<String, AgentGoodbye>,
-    pools: BTreeMap<String, Pool>,
+    pools: Pools,
     /// The clusters of these pools that are connected.
     clusters: Clusters,
 }
@@ -164,10 +209,7 @@ impl Facts {
         });
         let pools_changed = {
             let before = self.read();
-            let says = |pools: &BTreeMap<String, Pool>| {
-                pools.iter().map(|(name, pool)| (name.clone(), Arc::clone(&pool.config))).collect::<Vec<_>>()
-            };
-            before.pools_changed + u64::from(!before.complete || says(&before.pools) != says(&pools))
+            before.pools_changed + u64::from(!before.complete || !before.pools.says_as(&pools))
         };
         let read = Read {
             complete: true,
@@ -178,11 +220,11 @@ impl Facts {
             credentials_changed,
             reports,
             goodbyes,
-            clusters: self.connected(&pools).await,
+            clusters: self.connected(&pools.known).await,
             pools,
         };
         let before = std::mem::replace(&mut *self.read.write().unwrap_or_else(PoisonError::into_inner), read);
-        let told = before.credentials_changed != credentials_changed || before.pools_changed != pools_changed;
+        let told = (before.credentials_changed, before.pools_changed) != (credentials_changed, pools_changed);
         if told || !same(&before.clusters, &self.read().clusters) {
             self.news.send_modify(|number| *number += 1);
         }
@@ -221,17 +263,19 @@ impl Facts {
     }
 
     /// The pools that have an inventory name, with their clusters.
-    async fn pools(&self) -> Result<BTreeMap<String, Pool>, RegistryError> {
+    async fn pools(&self) -> Result<Pools, RegistryError> {
         let prefix = keys::pool_owner("");
         let entries = self.all(&prefix).await?;
-        let mut pools = BTreeMap::new();
+        let mut pools = Pools::default();
         for entry in &entries {
             let name = entry.key.strip_prefix(&prefix).unwrap_or(&entry.key).to_owned();
             let text = String::from_utf8_lossy(&entry.value);
-            let Ok(id) = text.trim_matches('"').parse::<Uuid>() else { continue };
-            let Some(stored) = self.registry.look::<NodePool>(id).await? else { continue };
+            let id = text.trim_matches('"').parse::<Uuid>().ok();
+            let Some((id, stored, owner)) = self.pool_and_cluster(id).await? else {
+                pools.unknown.insert(name);
+                continue;
+            };
             let cluster = stored.object.cluster_id.uuid();
-            let Some(owner) = self.registry.look::<Cluster>(cluster).await? else { continue };
             let spec = &stored.object.spec;
             let dress = Arc::new(Dress {
                 pool: Some(stored.object.name.to_string()),
@@ -240,7 +284,7 @@ impl Facts {
             });
             let config = inventory_pool(&stored.object).map(|(_, config)| config).unwrap_or_default();
             let max = self.registry.summary(Kind::Pool, id).and_then(|summary| summary.counts.max);
-            pools.insert(
+            pools.known.insert(
                 name,
                 Pool {
                     cluster,
@@ -250,11 +294,22 @@ impl Facts {
                     dress,
                     config: Arc::new(config),
                     drain: drain_policy(owner.object.spec.drain),
+                    advice: advice(&stored.object, &owner.object),
                     port: self.connections.port(&owner.object),
                 },
             );
         }
         Ok(pools)
+    }
+
+    async fn pool_and_cluster(
+        &self,
+        id: Option<Uuid>,
+    ) -> Result<Option<(Uuid, Seen<NodePool>, Seen<Cluster>)>, RegistryError> {
+        let Some(id) = id else { return Ok(None) };
+        let Some(pool) = self.registry.look::<NodePool>(id).await? else { return Ok(None) };
+        let cluster = self.registry.look::<Cluster>(pool.object.cluster_id.uuid()).await?;
+        Ok(cluster.map(|cluster| (id, pool, cluster)))
     }
 
     /// The clusters that somebody is connected to, by their ids: those of pools, and those where a node of a host is left
@@ -307,7 +362,7 @@ const NO_PROJECT: &str = "default";
 impl Around for Facts {
     fn home(&self, pool: &str) -> Home {
         let read = self.read();
-        match read.pools.get(pool) {
+        match read.pools.known.get(pool) {
             _ if !read.complete => Home::Unconnected { why: "pools have not been read yet".into() },
             None => Home::Nowhere,
             Some(Pool { port: Some(port), cluster_key, .. }) => {
@@ -332,6 +387,10 @@ impl Around for Facts {
     }
 
     fn set_aside(&self, host: &str) -> Option<String> {
+        if !self.read().complete {
+            // Whether anything may be done to it is not known: a moment later it is.
+            return Some("pools have not been read yet".into());
+        }
         // A host that the index has not seen yet is looked at a moment later.
         match self.inventory.host(host) {
             Some(host) => host.set_aside().map(|aside| aside.reason),
@@ -341,8 +400,8 @@ impl Around for Facts {
 
     fn pool_says(&self, pool: &str) -> PoolSays {
         let read = self.read();
-        match read.pools.get(pool) {
-            _ if !read.complete => PoolSays::Unasked,
+        match read.pools.known.get(pool) {
+            _ if !read.complete || read.pools.unknown.contains(pool) => PoolSays::Unasked,
             None => PoolSays::Nothing,
             Some(pool) => PoolSays::This(Arc::clone(&pool.config)),
         }
@@ -353,15 +412,19 @@ impl Around for Facts {
     }
 
     fn dress(&self, pool: &str) -> Arc<Dress> {
-        self.read().pools.get(pool).map(|pool| Arc::clone(&pool.dress)).unwrap_or_default()
+        self.read().pools.known.get(pool).map(|pool| Arc::clone(&pool.dress)).unwrap_or_default()
     }
 
     fn drain_policy(&self, pool: &str) -> DrainPolicy {
-        self.read().pools.get(pool).map(|pool| pool.drain).unwrap_or_default()
+        self.read().pools.known.get(pool).map(|pool| pool.drain).unwrap_or_default()
+    }
+
+    fn advice(&self, pool: &str) -> Option<Advice> {
+        self.read().pools.advice(pool)
     }
 
     fn pool_max(&self, pool: &str) -> Option<u32> {
-        self.read().pools.get(pool).and_then(|pool| pool.max)
+        self.read().pools.known.get(pool).and_then(|pool| pool.max)
     }
 
     fn rack(&self, name: &str) -> Option<Rack> {

@@ -45,6 +45,8 @@ pub(super) struct Scene<'a> {
     pub spec: &'a BareMetalNodeSpec,
     pub status: &'a BareMetalNodeStatus,
     pub op: Option<&'a HostOp>,
+    /// What a person asked for ended with this step: what is left of it is done.
+    pub ended_by_hand: bool,
     pub limits: &'a Limits,
     pub ways: &'a [Way],
     pub access: u64,

@@ -364,6 +364,10 @@ impl Turn<'_> {
             spec: &spec,
             status: &step.state.status,
             op: step.state.op.as_ref(),
+            ended_by_hand: before
+                .as_ref()
+                .and_then(|state| state.op.as_ref())
+                .is_some_and(|op| op.cause.is_by_hand()),
             limits: &seen.settings.limits,
             ways: &ways,
             access: seen.settings.credential_version,

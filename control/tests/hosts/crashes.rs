@@ -16,8 +16,8 @@ use muster_control::{
 use muster_model::{
     Clock as _, Duration,
     host::{
-        Acknowledgement, BareMetalNodeSpec, BareMetalNodeStatus, DriverKind, DriverSpec, Phase,
-        PowerInterface, Switch,
+        Acknowledgement, BareMetalNodeSpec, BareMetalNodeStatus, ConditionType, DriverKind, DriverSpec, Hold,
+        Phase, PowerInterface, Switch, is_true,
         keys::{self, HostRecord, PoolRecord},
     },
     observe::OUT_OF_SERVICE_TAINT,
@@ -79,9 +79,11 @@ enum Story {
     Stuck,
     /// It loses its power with a pod on it, and comes back.
     Fenced,
+    /// A person holds it while it is drained, and the planner goes on asking.
+    Held,
 }
 
-const STORIES: [Story; 12] = [
+const STORIES: [Story; 13] = [
     Story::Up,
     Story::Down,
     Story::Forced,
@@ -94,6 +96,7 @@ const STORIES: [Story; 12] = [
     Story::Cycled,
     Story::Stuck,
     Story::Fenced,
+    Story::Held,
 ];
 
 async fn prepare(world: &World, story: Story) {
@@ -111,7 +114,8 @@ async fn prepare(world: &World, story: Story) {
         | Story::CalledOff
         | Story::Deleted
         | Story::NodeDeleted
-        | Story::Fenced => {
+        | Story::Fenced
+        | Story::Held => {
             world.serving("h1").await;
             world.pod("web-1", "h1", 10);
         }
@@ -150,7 +154,7 @@ async fn begin(world: &World, story: Story) {
             (machine.on, machine.turned_at) = (false, now);
         }
         Story::Down => world.want("h1", Switch::Off, "i-off").await,
-        Story::CalledOff => {
+        Story::CalledOff | Story::Held => {
             world.outside.state().budget = Some("PodDisruptionBudget default/web".into());
             world.want("h1", Switch::Off, "i-off").await;
         }
@@ -202,6 +206,13 @@ async fn prompt(world: &World, story: Story, said: &mut bool) {
             let txn = Txn::new().delete(keys::host("h1", HostRecord::Intent));
             let _ = world.store.commit(txn).await.unwrap();
         }
+        Story::Held if phase == Some(Phase::Evicting) => {
+            let (by, reason) = ("ann".into(), "a disk is swapped".into());
+            world.respec("h1", |spec| spec.hold = Some(Hold { by, reason, until: None })).await;
+            // Nothing protects the pod any more, and the wish is new: only the hold keeps them.
+            world.outside.state().budget = None;
+            world.want("h1", Switch::Off, "i-off-again").await;
+        }
         _ => return,
     }
     *said = true;
@@ -212,7 +223,7 @@ async fn is_over(world: &World, story: Story, said: bool) -> bool {
     let phase = world.phase("h1").await;
     let keys = world.keys().await;
     let status: Option<BareMetalNodeStatus> = world.read(&keys::host("h1", HostRecord::Status)).await;
-    let reset = status.is_some_and(|status| status.bmc_reset_at.is_some());
+    let reset = status.as_ref().is_some_and(|status| status.bmc_reset_at.is_some());
     let state = world.outside.state();
     match story {
         Story::Up | Story::Again | Story::Profile | Story::Packets | Story::Fenced => {
@@ -223,6 +234,10 @@ async fn is_over(world: &World, story: Story, said: bool) -> bool {
         Story::Stuck => reset && matches!(phase, Some(Phase::Serving | Phase::Degraded)),
         Story::Down | Story::Forced => phase == Some(Phase::Idle) && state.taints("h1") == ["muster.dev/off"],
         Story::NodeDeleted => phase == Some(Phase::Idle) && state.node_is_gone("h1"),
+        Story::Held => {
+            let held = matches!(status, Some(status) if is_true(&status.conditions, ConditionType::Held));
+            said && held && phase == Some(Phase::Serving) && state.cordon("h1") == (false, None)
+        }
         Story::CalledOff => said && phase == Some(Phase::Serving) && state.cordon("h1") == (false, None),
         Story::Deleted => !keys.iter().any(|key| key.contains("/h1/")),
     }
@@ -245,6 +260,14 @@ fn judge(world: &World, story: Story, point: &str) {
     let up = !matches!(story, Story::Down | Story::Forced | Story::NodeDeleted);
     assert_eq!(state.machines["h1"].on, up, "{story:?} {point}");
     assert!(up || state.pods.is_empty(), "{story:?} {point}: off with pods");
+}
+
+/// The planner goes on asking, and the hold holds for as long as nobody releases it.
+async fn is_held(world: &World, point: Option<&str>) {
+    world.want("h1", Switch::Off, "i-off-once-more").await;
+    world.pass(1_200).await;
+    let state = world.outside.state();
+    assert_eq!((state.pods.len(), state.cordon("h1")), (1, (false, None)), "{point:?}");
 }
 
 /// In seconds of the world's time: so long after it got the lease, a process has taken up what it found under way, and so much
@@ -290,6 +313,9 @@ async fn play(story: Story, point: Option<&str>) -> Played {
         // Metrics are written a while after everything else.
         let late = point.is_none_or(|point| !point.contains("metrics")) || died;
         if late && is_over(&world, story, said).await {
+            if story == Story::Held {
+                is_held(&world, point).await;
+            }
             judge(&world, story, point.unwrap_or("no point"));
             return Played { points: std::mem::take(&mut *stop.seen.lock().unwrap()), seconds };
         }
@@ -316,6 +342,17 @@ async fn ops_r12_dying_at_any_point_the_next_process_goes_on() {
         let took = play(*story, Some(point)).await.seconds;
         let in_time = took <= alone + CONVERGES || point == UNKNOWN_END;
         assert!(in_time, "{story:?} {point}: {took} s, and {alone} s without a crash");
+    }
+}
+
+/// A hold that comes in the middle of a drain holds, whoever dies at which point of it: the node takes pods again, and its pod and its
+/// power stay however often the planner asks.
+#[tokio::test(start_paused = true)]
+async fn ops_r12_a_hold_outlives_a_death_at_any_point() {
+    let Played { points, .. } = play(Story::Held, None).await;
+    assert!(points.iter().any(|point| point.starts_with("effect/uncordon")), "{points:?}");
+    for point in &points {
+        let _ = play(Story::Held, Some(point)).await;
     }
 }
 

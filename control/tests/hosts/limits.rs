@@ -233,15 +233,21 @@ async fn ops_r15_power_cycles_of_lost_nodes_keep_to_the_limits() {
     assert_eq!(told, Some(text));
 }
 
-/// Two hundred at once: starts keep their pace, and the rack its cap.
+/// Two hundred at once, in ten racks that may draw what eighteen of their twenty hosts draw: starts keep their pace, and every rack
+/// its cap, at every moment. Those that do not fit wait and say why.
 #[tokio::test(start_paused = true)]
 async fn ops_r15_two_hundred_hosts_at_once_keep_the_pace() {
     let world = World::new().await;
     let global = serde_json::json!({ "maxPowerOperations": 200, "maxPowerOperationsPerRack": 200 });
     world.put(keys::GLOBAL_CONFIG.into(), global).await;
+    let rack_of = |number: usize| format!("r{}", number % 10);
+    for rack in (0..10).map(rack_of) {
+        let made = Rack { watt_cap: Some(18 * 300 + 299), start_limit: 200, ..Rack::new(&rack) };
+        world.outside.state().racks.insert(rack, made);
+    }
     for number in 0..200 {
         let name = format!("h{number}");
-        world.register(&name, |spec| spec.max_watts = Some(300)).await;
+        world.register(&name, |spec| (spec.max_watts, spec.rack) = (Some(300), Some(rack_of(number)))).await;
     }
     for number in 0..200 {
         world.until(&format!("h{number}"), Phase::Idle, 400).await;
@@ -250,13 +256,34 @@ async fn ops_r15_two_hundred_hosts_at_once_keep_the_pace() {
     for number in 0..200 {
         world.want(&format!("h{number}"), Switch::On, &format!("i-{number}")).await;
     }
-    world.pass(200).await;
-    let state = world.outside.state();
-    let mut starts: Vec<_> = state.calls.iter().map(|(at, ..)| at.millis()).collect();
-    starts.sort_unstable();
-    assert_eq!(starts.len(), 200);
-    assert!(starts.windows(5).all(|five| five[4] - five[0] >= 1_000), "{starts:?}");
-    assert!(state.most_in_flight <= 1, "one call at a time to each BMC");
+    let on_in = |rack: usize| {
+        let state = world.outside.state();
+        (0..20).filter(|row| state.machines[&format!("h{}", row * 10 + rack)].on).count()
+    };
+    for _ in 0..240 {
+        world.pass(1).await;
+        assert!((0..10).all(|rack| on_in(rack) <= 18), "{:?}", (0..10).map(on_in).collect::<Vec<_>>());
+    }
+    assert_eq!((0..10).map(on_in).collect::<Vec<_>>(), [18; 10]);
+    {
+        let state = world.outside.state();
+        let mut starts: Vec<_> = state.calls.iter().map(|(at, ..)| at.millis()).collect();
+        starts.sort_unstable();
+        assert_eq!(starts.len(), 180);
+        assert!(starts.windows(5).all(|five| five[4] - five[0] >= 1_000), "{starts:?}");
+        assert!(state.most_in_flight <= 1, "one call at a time to each BMC");
+    }
+    let (mut waiting, mut serving) = (Vec::new(), Vec::new());
+    for name in (0..20).map(|row| format!("h{}", row * 10)) {
+        let status = world.status(&name).await;
+        let told = "waits: rack r0 may draw 5699 W, 5400 W are taken and it may take 300 W more";
+        match status.phase {
+            Phase::Serving => serving.push(name),
+            _ if status.reason == told => waiting.push(name),
+            phase => panic!("{name} is {phase}: {}", status.reason),
+        }
+    }
+    assert_eq!((serving.len(), waiting.len()), (18, 2));
 }
 
 /// A pool that asks for spread keeps the last host of a zone, whoever says in which zone it stands, unless it has more hosts than it

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![allow(clippy::await_holding_lock, reason = "a story looks at its own world, on one thread")]
 
+mod advice;
 #[path = "../support/asked.rs"]
 mod asked;
 mod crashes;

@@ -100,23 +100,40 @@ async fn bm_7_8_a_silent_bmc_gives_its_claim_back_and_backs_off() {
     world.idle("h1").await;
     world.pass(130).await;
     world.outside.state().machines.get_mut("h1").unwrap().silent.insert("redfish");
+    let tried = world.outside.state().reads;
     world.want("h1", Switch::On, "i-1").await;
     world.until("h1", Phase::Backoff, 200).await;
+    let tried = world.outside.state().reads - tried;
+    assert!((3..=5).contains(&tried), "{tried} attempts to reach it");
     assert_eq!(world.intent("h1").await, None, "the pool may take another host now");
     let first = world.status("h1").await;
     assert_eq!((first.failures.len(), world.outside.state().calls.len()), (1, 0));
-    let mut times = vec![first.retry_at.unwrap()];
-    while times.len() < 4 {
+    // Refused so far; from the second wait on nothing comes back at all.
+    let (mut times, mut tried) = (vec![first.retry_at.unwrap()], world.outside.state().reads);
+    while times.len() < 6 {
         world.pass(5).await;
         let next = world.status("h1").await.retry_at.unwrap();
-        if times.last() != Some(&next) {
-            times.push(next);
+        if times.last() == Some(&next) {
+            continue;
+        }
+        times.push(next);
+        // Looks of every minute or so beside them.
+        let (reads, minutes) =
+            (world.outside.state().reads, (next.since(times[times.len() - 2])).millis() / 60_000);
+        let most = u32::try_from(minutes).unwrap() + 4;
+        assert!(reads - tried <= most, "{} attempts in {minutes} min", reads - tried);
+        tried = reads;
+        if times.len() == 3 {
+            let mut state = world.outside.state();
+            let machine = state.machines.get_mut("h1").unwrap();
+            machine.silent.clear();
+            machine.latency = muster_model::Duration::from_hours(24);
         }
     }
     let waits: Vec<_> = times.windows(2).map(|pair| pair[1].since(pair[0])).collect();
     assert!(waits.windows(2).all(|pair| pair[0] < pair[1]), "delays grow: {waits:?}");
-    world.outside.state().machines.get_mut("h1").unwrap().silent.clear();
-    world.until("h1", Phase::Idle, 3_000).await;
+    world.outside.state().machines.get_mut("h1").unwrap().latency = muster_model::Duration::from_millis(20);
+    world.until("h1", Phase::Idle, 6_000).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -220,6 +220,10 @@ pub(crate) struct State {
     pub(crate) audit: Vec<Event>,
     pub(crate) audit_is_full: bool,
     pub(crate) pool_max: Option<u32>,
+    /// The pool only gives advice, and how often that was another.
+    pub(crate) advises: (bool, u64),
+    /// Everything that was done to a node, or asked of its pods.
+    pub(crate) node_acts: Vec<String>,
     pub(crate) pool_is: PoolIs,
     /// Nobody is connected to the cluster that all hosts join.
     pub(crate) disconnected: bool,
@@ -309,6 +313,11 @@ impl State {
         self.nodes.get(host).is_none_or(|node| node.deleted)
     }
 
+    /// Its node takes pods already, as somebody else made it.
+    pub(crate) fn serves_plainly(&mut self, host: &str) {
+        self.nodes.get_mut(host).unwrap().taints.clear();
+    }
+
     pub(crate) fn taints(&self, host: &str) -> Vec<String> {
         self.nodes.get(host).map(|node| node.taints.iter().cloned().collect()).unwrap_or_default()
     }
@@ -348,7 +357,7 @@ impl World {
 
     pub(crate) async fn with(store: Arc<dyn Store>, failpoints: Failpoints) -> Self {
         let clock = Arc::new(TestClock { begin: tokio::time::Instant::now() });
-        let state = Mutex::new(State { credential_version: 1, ..State::default() });
+        let state = Mutex::new(State { credential_version: 1, advises: (false, 1), ..State::default() });
         let outside = Arc::new(Outside { clock, state });
         Self::on(outside, store, failpoints).await
     }

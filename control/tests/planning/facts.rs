@@ -64,6 +64,27 @@ async fn a_cluster_stays_in_sight_while_a_node_of_a_host_is_there() {
     assert!(facts(&world).await.clusters().is_empty());
 }
 
+/// What holds for the actuator holds for hosts: the pool's own word, else its cluster's, and advice where neither is known.
+#[tokio::test]
+async fn hosts_are_told_whether_their_pool_only_gives_advice() {
+    let store = Arc::new(muster_store::memory::Memory::default());
+    let world = World::with(store, false, "advise").await;
+    world.metal("web", 0, 1).await;
+    let own =
+        |mode: &str| serde_json::json!({"platform": {"type": "baremetal"}, "nodeCount": 1, "mode": mode});
+    world.pool("gpu", own("active")).await;
+    world.pool("old", own("advise")).await;
+    world.put(&muster_control::inventory::keys::pool_owner("ghost"), &uuid::Uuid::from_u128(7)).await;
+    let facts = facts(&world).await;
+    let remedy = |pool: &str| facts.advice(pool).map(|advice| advice.remedy);
+    assert_eq!(remedy("web").as_deref(), Some("muster enable cluster lab"));
+    assert_eq!(remedy("gpu"), None);
+    assert_eq!(remedy("old").as_deref(), Some("muster enable pool lab/old"));
+    let ghost = facts.advice("ghost").map(|advice| advice.why);
+    assert_eq!(ghost.as_deref(), Some("its pool ghost or the cluster of that is not known"));
+    assert_eq!(remedy("nobodys"), None);
+}
+
 /// A BMC that refused the one is asked with the other, although both are version 1.
 #[tokio::test]
 async fn a_credential_that_is_made_anew_is_another_to_hosts() {

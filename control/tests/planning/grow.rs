@@ -152,7 +152,7 @@ async fn furnish(world: &World, scenario: u32) {
             world.host("a", "web").await;
             world.show(|objects| objects.pods.push(pod("web-1", "2")));
         }
-        // A budget keeps the pod on a; nothing keeps b.
+        // The pod of a budget is on the very host that is to go, and the budget lets one go when it is looked at.
         3 => {
             world.metal("web", 0, 3).await;
             for host in ["a", "b"] {
@@ -160,19 +160,21 @@ async fn furnish(world: &World, scenario: u32) {
                 world.serve(host, "web").await;
             }
             let budget = json!({"metadata": {"name": "keep", "namespace": "default"},
-                "spec": {"selector": {}}, "status": {"disruptionsAllowed": 0}});
+                "spec": {"selector": {}}, "status": {"disruptionsAllowed": 1}});
             world.show(|objects| {
-                objects.pods.push(running("web-1", "1", "a"));
+                objects.pods.push(running("web-0", "3", "a"));
+                objects.pods.push(running("web-1", "1", "b"));
                 objects.budgets.push(serde_json::from_value(budget).unwrap());
             });
         }
-        // Somebody switched a off: it is held, and its pool is below its minimum.
+        // Somebody pressed a's button while it served: the host loop leaves it alone for an hour, and its pool is below its
+        // minimum.
         15 => {
             world.metal("web", 1, 3).await;
-            world
-                .host_with("a", json!({"pool": "web", "hold": {"by": "ann", "reason": "off"}}), |_| {})
-                .await;
+            world.host("a", "web").await;
             world.host("b", "web").await;
+            let until = world.now().saturating_add(Duration::from_hours(1));
+            world.status("a", |status| status.held_until = Some(until)).await;
         }
         other => panic!("scenario {other} is not described"),
     }

@@ -112,6 +112,28 @@ impl EffectKind {
         }
     }
 
+    /// Whether it is done to the host's node.
+    pub const fn changes_node(&self) -> bool {
+        match self {
+            Self::Cordon
+            | Self::Uncordon
+            | Self::Evict
+            | Self::ApplyLabels
+            | Self::RemoveStartupTaint
+            | Self::TaintOff
+            | Self::RemoveOffTaint
+            | Self::DeleteNode
+            | Self::OutOfServiceTaint
+            | Self::RemoveOutOfServiceTaint => true,
+            Self::Reserve
+            | Self::ReleaseReservation
+            | Self::Forget
+            | Self::Probe { .. }
+            | Self::Power(_)
+            | Self::CaptureEvidence => false,
+        }
+    }
+
     /// Whether it can take power or pods away: what must never follow from missing knowledge.
     pub const fn is_destructive(&self) -> bool {
         match self {

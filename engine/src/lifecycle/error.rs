@@ -47,11 +47,11 @@ pub(super) fn backing_off(mut turn: Turn<'_>, acknowledged: bool) -> Step {
     let not_joined = turn.node().is_some() && turn.joined().is_none();
     // Where power cannot be read, an agent that is heard can be asked, and its goodbye proves off.
     let heard = !turn.is_readable() && turn.presence() == Some(Presence::Answers);
-    let without_node = (turn.is_on_twice() || heard) && not_joined;
-    if without_node && let Some(why) = turn.guarded() {
+    let on = (turn.is_on_twice() || heard) && not_joined;
+    if on && let Some(why) = turn.guarded().or_else(|| turn.only_read().map(str::to_owned)) {
         return turn.stay_by(Rule::Row(27), format!("on with 0 nodes joined, and left on: {why}"));
     }
-    if without_node && turn.off_refused().is_none() {
+    if on && turn.off_refused().is_none() {
         if let Some(why) = turn.kept_on() {
             // Looked at again as soon as that is over: its record changes with it.
             return turn.stay_by(Rule::Row(27), format!("on with 0 nodes joined, and left on: {why}"));

@@ -229,6 +229,17 @@ pub struct PoolView {
     pub would_pend: Known<u32>,
     /// Why no host of the pool is cycled to bring its node back: so many are lost that something else is wrong.
     pub repairs_stopped: Option<String>,
+    /// Set while nothing may be done to its hosts that no person asked for.
+    pub advice: Option<Advice>,
+}
+
+/// The pool only gives advice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Advice {
+    /// As in `its pool lab/gpu is in advise mode`.
+    pub why: String,
+    /// What a person does to let it act, as in `muster enable pool lab/gpu`.
+    pub remedy: String,
 }
 
 /// What became of the power call that the state announces.

@@ -14,6 +14,7 @@
 //! Deliberately absent: which host to take (the planner), how to talk to a BMC (the drivers), limits across
 //! hosts such as watts per rack (the actuator).
 
+mod advice;
 mod backoff;
 mod disagree;
 mod draining;
@@ -38,9 +39,9 @@ use muster_model::{
 
 pub use effect::{Effect, EffectKind, OpRef, Repeat, When};
 pub use evidence::{
-    AgentView, BmcTrouble, BmcView, BootNeed, BootProgress, Cordon, Deletion, DriverView, Evidence, Freeze,
-    Goodbye, Hello, Leadership, NodeSeen, NodeView, Outcome, Performed, PodsView, PoolView, PowerSeen,
-    Settings, TroubleClass,
+    Advice, AgentView, BmcTrouble, BmcView, BootNeed, BootProgress, Cordon, Deletion, DriverView, Evidence,
+    Freeze, Goodbye, Hello, Leadership, NodeSeen, NodeView, Outcome, Performed, PodsView, PoolView,
+    PowerSeen, Settings, TroubleClass,
 };
 pub use mend::UNATTENDED;
 pub use settings::{Surroundings, driver_for, settings};
@@ -167,6 +168,8 @@ fn blocked(mut turn: Turn<'_>) -> Step {
 enum Pause {
     Frozen,
     Resting,
+    /// What was under way in a pool that only gives advice now.
+    Advised,
 }
 
 impl Pause {
@@ -186,12 +189,13 @@ impl Pause {
                 }
                 turn.stay_by(Rule::Row(29), format!("0 actions: {admin}"))
             }
+            Self::Advised => advice::stand_still(turn),
         }
     }
 }
 
 impl Turn<'_> {
-    /// Freeze and maintenance stop everything but observing. Afterwards deadlines have moved by as long.
+    /// Freeze, maintenance and a pool that only gives advice stop everything but observing. Afterwards deadlines have moved by as long.
     fn paused(&mut self) -> Option<Pause> {
         let admin = self.settings().admin;
         let pause = match (self.seen.freeze, admin) {
@@ -202,7 +206,7 @@ impl Turn<'_> {
             {
                 Some(Pause::Resting)
             }
-            (Freeze::None | Freeze::AllOn, _) => None,
+            (Freeze::None | Freeze::AllOn, _) => self.stands_still().then_some(Pause::Advised),
         };
         if pause.is_none()
             && let Some(since) = self.status.paused_since.take()

@@ -195,6 +195,7 @@ impl Turn<'_> {
             None => self.condition(ConditionType::Held, Some(false), "Released", ""),
         }
         let resting = settings.admin != Admin::Normal;
+        self.tell_advice();
         self.condition(
             ConditionType::Maintenance,
             Some(resting),
@@ -257,6 +258,9 @@ impl Turn<'_> {
         }
         if self.pretends() {
             self.no_calls = Some("0 calls go through dry-run, its only driver".into());
+        }
+        if let Some(why) = self.only_read() {
+            self.no_calls = Some(format!("0 calls are made: {why}"));
         }
         let up = self.is_up();
         let Some(op) = self.op.as_mut() else { return };

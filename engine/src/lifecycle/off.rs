@@ -160,7 +160,8 @@ fn adopt(mut turn: Turn<'_>) -> Step {
     let id = format!("{}-surplus", turn.name);
     turn.status.cordoned_by = Some(id);
     turn.ask(EffectKind::Cordon);
-    turn.go(Rule::Drift(7), Phase::Degraded, None, "1 more than its pool's maximum; kept cordoned")
+    let text = turn.only_read().map_or("kept cordoned", |_| "not cordoned, as its pool only gives advice");
+    turn.go(Rule::Drift(7), Phase::Degraded, None, format!("1 more than its pool's maximum; {text}"))
 }
 
 /// Its drivers switch nothing: what would be done is written down, and the pool is told to look elsewhere.
@@ -448,7 +449,10 @@ impl Turn<'_> {
     pub(super) fn dress_node(&mut self) {
         let Some(Some(node)) = self.node() else { return };
         let node = node.clone();
-        if !node.labels_complete {
+        // In a pool that only gives advice a person may have switched it on: then it is made ready to serve, as long as
+        // nothing serves on it yet. Whoever asks for power does not ask for taints among running pods.
+        let fresh = node.startup_taint || node.off_taint || node.out_of_service;
+        if !node.labels_complete && (fresh || self.seen.pool.advice.is_none()) {
             self.ask(EffectKind::ApplyLabels);
         }
         // Pods come only when the node says whose it is and whom it takes.

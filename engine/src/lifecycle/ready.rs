@@ -221,7 +221,7 @@ pub(super) fn unexpected_off(mut turn: Turn<'_>) -> Step {
     let wanted_off = matches!(turn.want(), Want::Off(_, _));
     let policy = turn.settings().policy.on_unexpected_off;
     let cause = Cause::Drift;
-    let refused = turn.pretends() || turn.wake_refused(&cause).is_some();
+    let refused = turn.pretends() || turn.only_read().is_some() || turn.wake_refused(&cause).is_some();
     let hold = turn.settings().limits.hold_after_off;
     turn.status.boot_id_at_off =
         turn.node().flatten().and_then(|node| node.boot_id.clone()).or(turn.status.boot_id_at_off.take());

@@ -377,6 +377,9 @@ impl Turn<'_> {
         if self.seen.freeze == Freeze::AllOn {
             return Want::On(Cause::AllOn, "everything is to be on, 1 freeze".into());
         }
+        if let Some(advice) = &self.seen.pool.advice {
+            return Want::Nothing(format!("{}, and 0 people ask anything of it", advice.why));
+        }
         let Some(intent) = &self.seen.intent else {
             return Want::Nothing("0 intents ask anything of it".into());
         };

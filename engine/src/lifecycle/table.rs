@@ -321,7 +321,7 @@ pub const ROWS: [Row; 30] = [
     row(
         29,
         ANY,
-        "spec.admin is maintenance or disabled",
+        "spec.admin is maintenance or disabled; or its pool is in advise mode while an operation is under way that no person asked for",
         "start nothing, abandon waits, keep observing, give the claim back",
         ANY,
         "all deadlines stand still",

@@ -31,6 +31,8 @@ pub(super) struct Turn<'a> {
     pub(super) refused: Option<(&'static str, String)>,
     /// Why the last power-off was kept back in front of the call: reason and message.
     pub(super) held_back: Option<(&'static str, String)>,
+    /// A person asked for what was under way when this look began.
+    pub(super) by_hand: bool,
     wake: Option<Timestamp>,
 }
 
@@ -47,6 +49,7 @@ impl<'a> Turn<'a> {
             no_calls: None,
             refused: None,
             held_back: None,
+            by_hand: state.op.as_ref().is_some_and(|op| op.cause.is_by_hand()),
             wake: None,
         }
     }
@@ -95,7 +98,9 @@ impl<'a> Turn<'a> {
 
     /// Asks for something that is not a power call.
     pub(super) fn ask(&mut self, kind: EffectKind) {
-        if self.effects.iter().any(|one| one.kind == kind) {
+        if self.effects.iter().any(|one| one.kind == kind)
+            || kind.changes_node() && self.only_read().is_some()
+        {
             return;
         }
         let op = self.op.as_ref().map(|op| OpRef { id: op.id.clone(), epoch: op.epoch, seq: None });

@@ -1,9 +1,9 @@
 //! What holds for every state and every evidence, and for every way to die.
 
 use muster_engine::lifecycle::{
-    AgentView, BootNeed, BootProgress, Cordon, Deletion, DriverView, EffectKind, Evidence, Freeze, Goodbye,
-    Hello, HostState, Leadership, NodeSeen, NodeView, Outcome, Performed, PodsView, Repeat, Step,
-    TroubleClass, step,
+    Advice, AgentView, BootNeed, BootProgress, Cordon, Deletion, DriverView, Effect, EffectKind, Evidence,
+    Freeze, Goodbye, Hello, HostState, Leadership, NodeSeen, NodeView, Outcome, Performed, PodsView, Repeat,
+    Step, TroubleClass, step,
 };
 use muster_model::{
     Duration, Known, Timestamp,
@@ -312,6 +312,28 @@ fn no_effects_without_leave() {
             seen.leadership = Leadership::Follower;
             let done = step(&state, &seen, at(NOW));
             prop_assert_eq!((done.state, done.effects), (state, vec![]));
+        });
+    });
+}
+
+/// BM-7.30: in a pool that only gives advice nothing is switched, and no node is changed, unless a person asked.
+#[test]
+fn advice_alone_has_no_effects() {
+    with_stack(|| {
+        proptest!(ProptestConfig::with_cases(3000), |(state in any_state(), seen in any_evidence())| {
+            let (mut state, mut seen) = (state, seen);
+            let advice = Advice { why: "its pool 1 advises".into(), remedy: "muster enable pool 1".into() };
+            seen.pool.advice = Some(advice);
+            (seen.freeze, seen.deletion, seen.settings.manual) = (Freeze::None, Deletion::None, None);
+            if let Some(op) = state.op.as_mut().filter(|op| op.cause.is_by_hand()) {
+                op.cause = muster_model::host::Cause::Drift;
+            }
+            let done = step(&state, &seen, at(NOW));
+            check(&state, &seen, &done)?;
+            let acts = |one: &Effect| matches!(one.kind, EffectKind::Power(_) | EffectKind::Reserve) || one.kind.changes_node();
+            prop_assert!(!done.effects.iter().any(acts), "{:?}: {}", done.effects, done.reason);
+            let begun = |state: &HostState| state.op.as_ref().map(|op| op.id.clone());
+            prop_assert!(begun(&done.state).is_none() || begun(&done.state) == begun(&state), "{}", done.reason);
         });
     });
 }

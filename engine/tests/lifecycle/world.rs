@@ -69,6 +69,7 @@ pub(crate) fn evidence(now: Timestamp) -> Evidence {
             last_there: None,
             would_pend: known(0, now),
             repairs_stopped: None,
+            advice: None,
         },
         performed: Performed::Nothing,
     }

@@ -45,6 +45,8 @@ pub enum ConditionType {
     OffNotProved,
     /// Its drivers only say what they would do: it is read and never switched.
     DryRun,
+    /// Its pool only gives advice: it is read, and nothing is done to it that no person asked for.
+    AdviseOnly,
 }
 
 impl ConditionType {
@@ -70,6 +72,7 @@ impl ConditionType {
             Self::Surplus => "Surplus",
             Self::OffNotProved => "OffNotProved",
             Self::DryRun => "DryRun",
+            Self::AdviseOnly => "AdviseOnly",
         }
     }
 }

@@ -104,6 +104,14 @@ impl Cause {
             Self::Manual { .. } | Self::Deletion | Self::Recovery | Self::AllOn => false,
         }
     }
+
+    /// Whether a person asked for it: what is done in a pool that only gives advice.
+    pub const fn is_by_hand(&self) -> bool {
+        match self {
+            Self::Manual { .. } | Self::Deletion | Self::AllOn => true,
+            Self::Intent { .. } | Self::Drift | Self::Recovery | Self::Probation => false,
+        }
+    }
 }
 
 /// The operation under way on one host.

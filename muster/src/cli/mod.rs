@@ -116,7 +116,7 @@ pub(crate) enum Command {
     Power(Box<hosts::Power>),
     /// Withdraw the wish behind an operation on a server
     Cancel(Box<cancel::Cancel>),
-    /// Show what happened to a server
+    /// Show what happened to a server, or to all servers of a pool
     History(Box<hosts::History>),
     /// Give a credential a new value
     Rotate(Box<hosts::Rotate>),

@@ -11,8 +11,8 @@ use muster_model::{
     host::{ConditionType, Phase, State, find_condition},
 };
 use muster_sim::world::{
-    Disturbance, Outage, Quirk, START, What, Workload, World, fleet::on_one_thread, fuzz, process::Manner,
-    simulation::Simulation, site::PoolSetting,
+    Disturbance, Kind, Outage, Quirk, START, What, Workload, World, fleet::on_one_thread, fuzz,
+    process::Manner, simulation::Simulation, site::PoolSetting,
 };
 
 use super::{furnish, unharmed};
@@ -194,6 +194,30 @@ fn ops_r9_a_drain_that_is_given_up_uncordons_within_one_loop() {
         assert_eq!(reason, expected, "{cause:?} {when:?}");
         assert!(length <= LOOP, "{cause:?} {when:?}: cordoned for {length} after it was given up");
     }
+}
+
+/// BM-7, row 18: a pod a minute that fits nowhere ends no drain: the node could not hold it either. Those that it could hold end
+/// one, as `Cause::Demand` shows.
+#[test]
+fn pods_that_fit_nowhere_end_no_drain() {
+    on_one_thread(async {
+        let mut simulation = Simulation::new(START, fuzz::exact());
+        furnish(&mut simulation, 2, PoolSetting::metal("web", 0, 2), 1).await;
+        let world = Arc::clone(simulation.world());
+        world.add_workload(Workload::deployment("big", 2, 5_000));
+        world.add_workload(Workload::deployment("shop", 2, 2_000));
+        simulation.run_for(Duration::from_mins(15)).await.unwrap();
+        assert_eq!(world.running(), 4);
+        world.set_replicas("big", 0);
+        for minute in 0..60 {
+            let mut nightly = Workload::deployment(&format!("nightly-{minute}"), 1, 64_000);
+            nightly.kind = Kind::Job { seconds: 10 };
+            world.add_workload(nightly);
+            simulation.run_for(Duration::from_mins(1)).await.unwrap();
+        }
+        assert_eq!((world.power_offs(None), world.running()), (1, 2), "{}", world.lines().join("\n"));
+        unharmed(&simulation);
+    });
 }
 
 /// A pod comes onto a host that is drained, and more that need it follow. The planner says that no node can go: what it wanted

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use muster_control::hosts::{Around, Home};
-use muster_engine::lifecycle::{AgentView, Hello};
+use muster_engine::lifecycle::{Advice, AgentView, Hello};
 use muster_model::{
     Clock as _, Duration, Known, Timestamp,
     host::{BootProfile, Presence},
@@ -99,6 +99,7 @@ impl ClusterPort for TestCluster {
         if state.api_down {
             return Err(ActError::Unreachable { what: node.into(), why: "down".into() });
         }
+        state.node_acts.push(format!("{} {node}", action.verb()));
         if let NodeAction::Evict { pod, .. } = action {
             state.evictions += 1;
             if let Some(lead) = &state.deposed_by_eviction {
@@ -204,6 +205,16 @@ impl Around for TestAround {
         let disconnected = self.outside.state().disconnected;
         let lab = (!disconnected).then(|| ("lab".into(), self.cluster()));
         lab.into_iter().chain([("other".into(), Arc::clone(&self.other))]).collect()
+    }
+
+    fn advice(&self, _pool: &str) -> Option<Advice> {
+        let (why, remedy) =
+            ("its pool lab/gpu is in advise mode".to_owned(), "muster enable pool lab/gpu".to_owned());
+        self.outside.state().advises.0.then_some(Advice { why, remedy })
+    }
+
+    fn pools_changed(&self) -> u64 {
+        self.outside.state().advises.1
     }
 
     fn pool_max(&self, _pool: &str) -> Option<u32> {
