@@ -306,7 +306,8 @@ async fn pods_in_the_way(scene: &Scene<'_>) -> Option<String> {
         Cluster::Nowhere => return None,
         Cluster::Unknown(why) => return Some(format!("0 answers about the pods on its node: {why}")),
     };
-    match recount::ask(scene.shared, scene.name, scene.spec, sight).await? {
+    let known = scene.status.kubernetes_node.as_deref();
+    match recount::ask(scene.shared, scene.name, scene.spec, known, sight).await? {
         Ok(pods) if pods.total() == 0 => None,
         Ok(pods) => Some(format!("{} pods came onto its node since it was drained", pods.total())),
         Err(why) => Some(format!("0 answers about the pods on its node: {why}")),
