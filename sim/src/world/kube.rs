@@ -82,15 +82,14 @@ impl State {
             self.old = None;
             self.touch();
         } else if self.old.is_none() {
-            if self.kept.is_none() {
-                self.keep_view();
-            }
+            // A copy that is older than nothing that was noted is one that nobody can tell from the cluster as it is.
+            let noted = self.noted;
+            let Some(kept) = self.kept.take().filter(|kept| revision(kept) < noted) else { return };
             // It is another view than the last one, with objects that are older.
             let (since, seen) = (self.now, self.number);
             self.number += 1;
             let number = self.number;
-            let kept = self.kept.take();
-            self.old = kept.map(|view| Old { since, view: ClusterView { number, ..view }, seen });
+            self.old = Some(Old { since, view: ClusterView { number, ..kept }, seen });
             self.shown.send_replace(number);
         }
     }
@@ -109,8 +108,12 @@ impl State {
 impl Old {
     /// How far the cluster had come.
     fn revision(&self) -> u64 {
-        self.view.revisions.values().copied().max().unwrap_or(0)
+        revision(&self.view)
     }
+}
+
+fn revision(view: &ClusterView) -> u64 {
+    view.revisions.values().copied().max().unwrap_or(0)
 }
 
 /// Kinds that say how far they have come.
