@@ -209,6 +209,63 @@ fn ops_r5_a_wrong_view_takes_nothing_away() {
     }
 }
 
+/// OPS-R5: a replica of the API server that stands still shows two nodes less and what ran half an hour ago, to a process that has
+/// seen more and to one that starts in the middle of it and knows that only from what was written down.
+#[test]
+fn ops_r5_an_old_copy_of_the_cluster_takes_nothing_away() {
+    const OLD: &str = "was seen before: an old copy";
+    on_one_thread(async {
+        let mut simulation = metal(5, PoolSetting::metal("web", 0, 5), 1).await;
+        let world = Arc::clone(simulation.world());
+        world.add_workload(Workload::deployment("shop", 2, 5_000));
+        simulation.run_for(Duration::from_mins(10)).await.unwrap();
+        let at = world.now().saturating_add(Duration::from_mins(31));
+        let (lasts, what) = (Duration::from_mins(50), What::Outage(Outage::OldView));
+        world.disturb(Disturbance { at, lasts, what });
+        simulation.run_for(Duration::from_mins(2)).await.unwrap();
+        world.set_replicas("shop", 4);
+        simulation.run_for(Duration::from_mins(30)).await.unwrap();
+        let serving = world.nodes_of("shop");
+        assert_eq!(serving.len(), 4, "{}", world.lines().join("\n"));
+        simulation.run_for(Duration::from_mins(20)).await.unwrap();
+        let text = told(&simulation, &serving[0]).await;
+        assert!(text.contains(OLD), "{text}");
+        for node in &serving {
+            let phase = simulation.phase(node).await.unwrap();
+            assert_eq!(phase, Some(Phase::Serving), "{node} is not lost because an old copy says so");
+        }
+        now(&simulation, Duration::from_secs(30), What::KillLeader);
+        simulation.run_for(Duration::from_mins(25)).await.unwrap();
+        let text = told(&simulation, &serving[0]).await;
+        assert!(text.contains(OLD), "after a restart: {text}");
+        let done = (world.power_offs(None), world.evictions(), world.running());
+        assert_eq!(done, (0, 0, 4), "{}", world.lines().join("\n"));
+        simulation.run_for(Duration::from_mins(40)).await.unwrap();
+        assert_eq!((world.power_offs(None), world.running()), (0, 4), "{}", world.lines().join("\n"));
+        unharmed(&simulation);
+    });
+}
+
+/// What somebody switched is held against nobody until it has been taken over again, and from then on it is.
+#[test]
+fn what_a_hand_did_excuses_nothing_once_the_host_is_ours_again() {
+    on_one_thread(async {
+        let mut simulation = metal(2, PoolSetting::metal("web", 0, 2), 1).await;
+        let world = Arc::clone(simulation.world());
+        world.press("h0", true);
+        assert_eq!(world.in_other_hands(), (1, 2));
+        // Its node joins, and it is adopted.
+        simulation.run_for(Duration::from_mins(10)).await.unwrap();
+        assert_eq!(world.in_other_hands(), (0, 2));
+        world.press("h0", false);
+        assert_eq!(world.in_other_hands(), (1, 2));
+        // It is found off, and rests.
+        simulation.run_for(Duration::from_mins(10)).await.unwrap();
+        assert_eq!(world.in_other_hands(), (0, 2));
+        unharmed(&simulation);
+    });
+}
+
 /// The outage has just ended: the planner's second look from now on sees a whole cluster, says nothing of the outage any more and
 /// has decided what is to be done about pods that came meanwhile.
 async fn is_normal_within_two_looks(

@@ -11,7 +11,7 @@ use std::{
 
 use muster_model::Duration;
 use muster_sim::world::{
-    Outage, Quirk, What,
+    Disturbance, Outage, Quirk, What,
     fleet::{self, on_one_thread},
     fuzz::{self, Day},
     process::Manner,
@@ -111,6 +111,7 @@ fn ops_r1_days_have_faults_of_every_class() {
         Outage::ApiSlow,
         Outage::NoPods,
         Outage::HalfThePods,
+        Outage::OldView,
         Outage::Finalizers,
         Outage::BudgetsClosed,
         Outage::ActsRefused,
@@ -151,6 +152,14 @@ fn ops_r1_days_have_faults_of_every_class() {
         at.into_values().any(|many| many * 2 > day.site.hosts.len())
     };
     assert!(days.iter().filter(hangs).count() >= 30, "most kubelets at once");
+    // A lease is ten times as long here as in production: 190 seconds.
+    let deposed = |day: &&Day| {
+        let long = |one: &&Disturbance| one.what == What::PauseLeader && one.lasts > Duration::from_secs(200);
+        day.processes > 1 && day.disturbances.iter().any(|one| long(&one))
+    };
+    assert!(days.iter().filter(deposed).count() >= 30, "leaders that stand still until another leads");
+    let floors = all().filter(|what| matches!(what, What::Bounds { min: 1.., .. })).count();
+    assert!(floors >= 30, "{floors} minimums that are edited in");
 }
 
 /// Days on which something was broken once, and what. Each is as it should be since.

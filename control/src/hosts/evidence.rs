@@ -172,7 +172,12 @@ pub(super) fn gather(
     let dress = shared.around.dress(&spec.pool);
     let known = record.status.as_deref().and_then(|status| status.kubernetes_node.as_deref());
     let kept = Kept::of(shared, &spec.pool, record.op.as_deref());
-    let (node, pods) = node_and_pods(name, spec, &dress, known, kept, memo, cluster, now);
+    let (node, pods) = if let Some(why) = old_copy(name, spec, cluster, settings.limits.lease_silence) {
+        let why = why.to_string();
+        (Known::Unknown { why: why.clone(), since: now }, Known::Unknown { why, since: now })
+    } else {
+        node_and_pods(name, spec, &dress, known, kept, memo, cluster, now)
+    };
     let would_pend = would_pend(name, spec, record, cluster, &pods, now);
     let readable = settings.drivers.iter().any(|driver| driver.abilities.read_power);
     let presence = if readable { unread(now) } else { shared.around.presence(name, now) };
@@ -227,6 +232,13 @@ fn agent(mut view: AgentView, op: Option<&HostOp>) -> AgentView {
 
 fn unread(now: Timestamp) -> Known<Presence> {
     Known::Unknown { why: "its power can be read".into(), since: now }
+}
+
+/// That the cluster is shown as it was before what has been seen, and this node not alive: it may be all the same, and may have
+/// joined since. A kubelet that is seen to renew is there, whatever else is old.
+fn old_copy(name: &str, spec: &BareMetalNodeSpec, cluster: &Cluster, silence: Duration) -> Option<Arc<str>> {
+    let Cluster::Seen(Sight { index, .. }) = cluster else { return None };
+    index.view.behind.clone().filter(|_| !index.is_alive(name, spec, silence))
 }
 
 #[allow(clippy::too_many_arguments, reason = "each is a source of its own")]

@@ -348,7 +348,9 @@ async fn in_the_way(scene: &Scene<'_>) -> Option<(&'static str, String)> {
     if let Some(why) = guard(scene, sight) {
         return Some(("NodeGuarded", format!("its node stays: {why}")));
     }
-    match recount::ask(scene.shared, scene.name, scene.spec, sight).await? {
+    // A node that the view does not show may have joined since.
+    let known = scene.status.kubernetes_node.as_deref().or_else(|| nodes::named(scene.name, scene.spec));
+    match recount::ask(scene.shared, scene.name, scene.spec, known, sight).await? {
         Ok(pods) if pods.total() == 0 => None,
         Ok(pods) => {
             let why = format!("{} pods came onto its node since it was drained", pods.total());

@@ -24,10 +24,11 @@ pub(super) async fn recount(
     state: Option<&HostState>,
     cluster: &Cluster,
 ) -> Option<Result<PodsView, String>> {
-    let phase = state?.status.phase;
+    let status = &state?.status;
+    let phase = status.phase;
     let sight = cluster.sight()?;
     let index = &sight.index;
-    let node = node_name(index, shared, name, spec)?;
+    let node = node_name(index, shared, name, spec, status.kubernetes_node.as_deref())?;
     let now = shared.clock.now();
     let due = match phase {
         Phase::Cordoned | Phase::Drained => true,
@@ -40,14 +41,15 @@ pub(super) async fn recount(
     ask_about(shared, sight, &node).await
 }
 
-/// What the API server itself says of the pods on a host's node; `None` where there is no node or nobody to ask.
+/// What the API server itself says of the pods on a host's node; `None` where there never was a node or is nobody to ask.
 pub(super) async fn ask(
     shared: &Shared,
     name: &str,
     spec: &BareMetalNodeSpec,
+    known: Option<&str>,
     sight: &Sight,
 ) -> Option<Result<PodsView, String>> {
-    let node = node_name(&sight.index, shared, name, spec)?;
+    let node = node_name(&sight.index, shared, name, spec, known)?;
     ask_about(shared, sight, &node).await
 }
 
@@ -59,10 +61,18 @@ async fn ask_about(shared: &Shared, sight: &Sight, node: &str) -> Option<Result<
     }
 }
 
-fn node_name(index: &Indexed, shared: &Shared, name: &str, spec: &BareMetalNodeSpec) -> Option<String> {
+/// The node of a host, as it is shown or was `known` last: an old copy may show none, and who was bound to one that was deleted may
+/// run there still.
+fn node_name(
+    index: &Indexed,
+    shared: &Shared,
+    name: &str,
+    spec: &BareMetalNodeSpec,
+    known: Option<&str>,
+) -> Option<String> {
     match nodes::seen(name, spec, &shared.around.dress(&spec.pool), index).ok()? {
         NodeView::Present(node) => Some(node.name),
-        NodeView::Absent => None,
+        NodeView::Absent => known.map(str::to_owned),
     }
 }
 

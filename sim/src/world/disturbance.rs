@@ -8,6 +8,12 @@ use super::{
     state::{Event, State},
 };
 
+/// How much older a stale replica is than the moment at which somebody asks it first.
+const BEFORE: u64 = 30 * 60_000;
+
+/// What was seen so long before has been noted by whoever sees it: every five minutes, at looks that may be ten minutes apart.
+const NOTED: u64 = 15 * 60_000;
+
 /// Something wrong with the cluster or what watches it, for as long as it lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -22,6 +28,9 @@ pub enum Outage {
     NoPods,
     /// A cache that lost every second pod.
     HalfThePods,
+    /// A replica of the API server that stands still: whoever asks it sees the cluster as it was half an hour before,
+    /// whoever starts now and knows of nothing later too.
+    OldView,
     /// Pods that ended are held by finalizers.
     Finalizers,
     /// Budgets allow nothing.
@@ -156,8 +165,13 @@ impl State {
     pub(super) fn disturb(&mut self, disturbance: Disturbance) {
         let place = self.disturbances.len();
         let (at, lasts) = (disturbance.at.millis(), disturbance.lasts.millis());
+        let old = disturbance.what == What::Outage(Outage::OldView);
         self.disturbances.push(disturbance);
         let after = at.saturating_sub(self.now);
+        if old {
+            self.plan(after.saturating_sub(BEFORE), Event::Keep);
+            self.plan(after.saturating_sub(NOTED), Event::Noted);
+        }
         self.plan(after, Event::Begin { place });
         if lasts > 0 {
             self.plan(after + lasts, Event::End { place });
@@ -165,16 +179,17 @@ impl State {
     }
 
     pub(super) fn begin(&mut self, place: usize) {
-        let what = self.disturbances[place].what.clone();
+        let (what, lasts) =
+            (self.disturbances[place].what.clone(), self.disturbances[place].lasts > Duration::ZERO);
         self.say(&format!("trouble: {}", name(&what)));
+        self.note_trouble(&what, lasts, true);
         match &what {
             What::Quirk { machine, quirk } => self.set_quirk(machine, *quirk, true),
             What::Outage(outage) => self.set_outage(*outage, true),
             What::Button { machine, on } => self.press(machine, *on),
             What::RackDark { rack } => {
                 for machine in self.in_rack(rack) {
-                    self.judge.not_ours(&machine, self.now);
-                    self.switch(&machine, false);
+                    self.press(&machine, false);
                     self.set_quirk(&machine, Quirk::Unreachable, true);
                 }
             }
@@ -201,9 +216,9 @@ impl State {
                     self.store_down_since.get_or_insert(self.now);
                 }
                 if let What::Ask { host, .. } = &what {
-                    self.judge.not_ours(host, self.now);
+                    self.judge.hands.ask(host, true);
                 }
-                if self.disturbances[place].lasts > Duration::ZERO {
+                if lasts {
                     self.wished += 1;
                 }
                 self.wishes.push(Wish { begins: true, what });
@@ -214,6 +229,7 @@ impl State {
     pub(super) fn end(&mut self, place: usize) {
         let what = self.disturbances[place].what.clone();
         self.say(&format!("over: {}", name(&what)));
+        self.note_trouble(&what, true, false);
         match &what {
             What::Quirk { machine, quirk } => self.set_quirk(machine, *quirk, false),
             What::Outage(outage) => self.set_outage(*outage, false),
@@ -240,19 +256,29 @@ impl State {
                 if what == What::StoreDown {
                     self.store_down_since = None;
                 }
+                if let What::Ask { host, .. } = &what {
+                    self.judge.hands.ask(host, false);
+                }
                 self.wished = self.wished.saturating_sub(1);
                 self.wishes.push(Wish { begins: false, what });
             }
         }
     }
 
-    fn in_rack(&self, rack: &str) -> Vec<String> {
+    pub(super) fn in_rack(&self, rack: &str) -> Vec<String> {
         let here = |machine: &&super::Machine| machine.build.rack.as_deref() == Some(rack);
         self.machines.values().filter(here).map(|machine| machine.build.name.clone()).collect()
     }
 
     pub(super) fn press(&mut self, machine: &str, on: bool) {
-        self.judge.not_ours(machine, self.now);
+        let was_on = self.machines.get(machine).is_some_and(|one| one.on);
+        self.judge.hands.touch(machine);
+        if on && !was_on {
+            self.judge.hands.light(machine);
+        }
+        if !on && was_on {
+            self.judge.hands.darkened.insert(machine.to_owned(), self.now);
+        }
         self.switch(machine, on);
     }
 
@@ -265,6 +291,11 @@ impl State {
                 self.wiring.insert(there, first);
             }
         }
+    }
+
+    pub(super) fn put_cables_right(&mut self) {
+        let right = self.machines.values().map(|one| (one.build.address.clone(), one.build.name.clone()));
+        self.wiring = right.collect();
     }
 
     pub(super) fn set_replicas(&mut self, workload: &str, replicas: u32) {
@@ -304,6 +335,9 @@ impl State {
                 self.outages.remove(&outage);
                 self.outage_since.remove(&outage);
             }
+        }
+        if outage == Outage::OldView {
+            self.show_old();
         }
         let silent = self.has(Outage::ApiDown) || self.has(Outage::ApiStalled);
         if silent && self.frozen.is_none() {

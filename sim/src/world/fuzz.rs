@@ -3,7 +3,7 @@
 //! The same seed makes the same day and the same trace. In the first part of a day anything may fail at any time and
 //! only safety is judged; then trouble ends, and half an hour later everything has to have come to rest.
 
-use muster_model::{Duration, host::Phase, rack::Rack};
+use muster_model::{Duration, rack::Rack};
 use serde::Serialize;
 
 use super::{
@@ -18,6 +18,9 @@ use super::{
 /// How long the world has to come to rest after the last trouble: the longest way is a failed drain, its retry
 /// delay, and a boot.
 const REST: Duration = Duration::from_mins(30);
+/// When a person has gone round to what is still set aside. The last of those who change their minds, and the last new account, come
+/// within ten minutes of the end of trouble.
+const CARE: Duration = Duration::from_mins(10);
 /// From the registration of hosts to the first trouble.
 pub(super) const CALM_START: Duration = Duration::from_mins(10);
 /// Between looks at what must be true at any time.
@@ -109,6 +112,7 @@ impl Day {
         day.leave_few_behind(&mut random.fork("few"));
         day.trouble(&mut random.fork("trouble"));
         day.rarities(&mut random.fork("rare"));
+        day.old_views(&mut random.fork("old"));
         day
     }
 
@@ -269,15 +273,19 @@ pub async fn live_until(
         simulation.run_until(next).await?;
         world.audit();
         next = next.saturating_add(AUDIT);
+        let cared = day.calm.saturating_add(CARE);
+        if next > cared && next.saturating_sub(AUDIT) <= cared {
+            see_to_hosts(&simulation, day);
+        }
         let rested = day.calm.saturating_add(REST);
         if next > rested && next.saturating_sub(AUDIT) <= rested {
-            at_rest(&simulation, day).await?;
+            world.judge_rest(&day.site.hosts);
         }
     }
     if world.violations().is_empty() {
         simulation.run_until(until).await?;
         if until == day.length {
-            at_rest(&simulation, day).await?;
+            world.judge_rest(&day.site.hosts);
             world.judge_idle();
         }
     }
@@ -295,28 +303,20 @@ pub async fn live_until(
     Ok((outcome, world.lines()))
 }
 
-/// What must be so when nothing has gone wrong for half an hour.
-async fn at_rest(simulation: &Simulation, day: &Day) -> Result<(), FuzzError> {
+/// Trouble is over, and a person goes round: cables are put right, as those that were swapped one after the other may have come back to
+/// other machines, and whoever was set aside, or had another's cable, is seen to. A machine whose power cannot be read is switched
+/// off before anybody says so.
+fn see_to_hosts(simulation: &Simulation, day: &Day) {
     let world = simulation.world();
-    let mut free = Vec::new();
-    for host in &day.site.hosts {
-        let name = &host.machine.name;
-        let Some(status) = simulation.status(name).await? else { continue };
-        let leader = simulation.leader().and_then(|number| simulation.clock_of(number));
-        let now = leader.unwrap_or_else(|| simulation.wall());
-        let usable = status.phase == Phase::Idle
-            && status.held_until.is_none_or(|until| until < now)
-            && status.retry_at.is_none_or(|until| until < now)
-            && status.bmc_blocked.is_none()
-            && status.starts.len() < 20
-            && status.starts.last().is_none_or(|last| now.since(*last) > Duration::from_mins(20))
-            && status.off_since.is_none_or(|since| now.since(since) > Duration::from_mins(10));
-        if usable {
-            free.push(host);
+    let at = world.now();
+    world.put_cables_right();
+    for host in world.wait_for_people() {
+        let blind = day.site.hosts.iter().any(|one| one.machine.name == host && one.wires == Wires::Wol);
+        if blind && world.is_on(&host) {
+            world.press(&host, false);
         }
+        world.disturb(Disturbance { at, lasts: Duration::ZERO, what: What::Acknowledge { host } });
     }
-    world.judge_rest(&free);
-    Ok(())
 }
 
 /// How fuzzed days are lived: only news count, and the lease is renewed every ten seconds.

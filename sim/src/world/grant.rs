@@ -168,8 +168,9 @@ impl Simulation {
 
     /// A person gives a host's BMC an account that works.
     pub(crate) async fn rotate(&self, host: &str) -> Result<(), StoreError> {
-        let now = self.world().now();
-        self.edit_host(host, |spec| spec["bmcCredentials"] = json!(format!("bmc-{}", now.millis()))).await
+        let now = self.world().now().millis();
+        self.world().state().judge.wellness.rotate(host, now);
+        self.edit_host(host, |spec| spec["bmcCredentials"] = json!(format!("bmc-{now}"))).await
     }
 
     /// Edits a host's record as a tool that knows only the store does.

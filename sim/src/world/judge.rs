@@ -15,7 +15,7 @@ use muster_model::{
 };
 use serde::Serialize;
 
-use super::{disturbance::Outage, state::State};
+use super::{bounds::Bounds, disturbance::Outage, hands::Hands, state::State, wellness::Wellness};
 
 const SECOND: u64 = 1_000;
 /// Long enough for the delay of ten minutes, the least time that a host serves, and one drain after the other.
@@ -47,14 +47,18 @@ pub(super) struct Judge {
     pub asked: BTreeMap<String, Asked>,
     /// Hosts that are in a person's hands: pools have others in their place.
     pub maintained: BTreeSet<String>,
-    /// Machines that somebody else switched, and when.
-    pub foreign: BTreeMap<String, u64>,
+    /// Machines that somebody else switched, and what people asked for.
+    pub hands: Hands,
+    /// Since when nothing has been wrong.
+    pub wellness: Wellness,
     /// Until when processes last stood still; `u64::MAX` for those that still do.
     pub still_until: BTreeMap<String, u64>,
     /// Calls under way, by BMC and process.
     pub in_flight: BTreeMap<String, u32>,
     /// Refusals of an account, by BMC and access.
     pub refused: BTreeMap<String, u32>,
+    /// Machines whose power cannot be read.
+    pub blind: BTreeSet<String>,
     /// Watts that a rack may draw.
     pub caps: BTreeMap<String, u32>,
     /// When power-ons were sent, in that order.
@@ -69,18 +73,15 @@ pub(super) struct Judge {
     pub intents: BTreeMap<String, String>,
     /// Pools of hosts, how large pools may be, and those with triggers.
     pub pools: BTreeMap<String, String>,
-    pub most: BTreeMap<String, u32>,
-    /// The maximum that a pool has now.
-    pub present: BTreeMap<String, u32>,
-    pub least: BTreeMap<String, u32>,
-    /// The highest minimum that a pool ever had.
-    pub floor: BTreeMap<String, u32>,
+    pub bounds: BTreeMap<String, Bounds>,
     /// Since when hosts are in their phases.
     pub moved: BTreeMap<String, u64>,
     /// When there was last a good reason for not getting on.
     pub excused: u64,
     /// Since when hosts serve without power.
     pub dead: BTreeMap<String, u64>,
+    /// When hosts were last given up.
+    pub given_up: BTreeMap<String, u64>,
     pub triggered: BTreeSet<String>,
     /// Since when nodes have had nobody on them, looked at now and then.
     pub idle: BTreeMap<String, u64>,
@@ -95,15 +96,35 @@ pub(super) struct Judge {
 }
 
 impl Judge {
-    /// Somebody else switched this machine.
-    pub(super) fn not_ours(&mut self, machine: &str, now: u64) {
-        self.foreign.insert(machine.to_owned(), now);
-    }
-
     /// How long a second is by the clocks of processes, in true milliseconds.
     fn second(&self, at: u64) -> u64 {
         let ran = self.fast.filter(|(_, until)| until.is_none_or(|until| at < until.saturating_add(SECOND)));
         ran.map_or(SECOND, |(rate, _)| SECOND / rate.max(1))
+    }
+}
+
+/// Whether a host counts as one of its pool's.
+pub(super) const fn is_up(phase: Phase) -> bool {
+    match phase {
+        Phase::Reserved
+        | Phase::PreparingBoot
+        | Phase::PowerRequested
+        | Phase::Powered
+        | Phase::Booting
+        | Phase::Joining
+        | Phase::Serving
+        | Phase::Degraded => true,
+        Phase::Enrolling
+        | Phase::Idle
+        | Phase::Lost
+        | Phase::Cordoned
+        | Phase::Evicting
+        | Phase::Drained
+        | Phase::Stopping
+        | Phase::ForcingOff
+        | Phase::ConfirmingOff
+        | Phase::Backoff
+        | Phase::Quarantined => false,
     }
 }
 
@@ -131,9 +152,9 @@ impl State {
         let on: Vec<_> =
             self.machines.values().filter(|one| one.on && one.build.rack.as_ref() == Some(&rack)).collect();
         // What a person switched on is not counted against those who keep the cap.
-        let foreign = on.iter().any(|one| self.judge.foreign.contains_key(&one.build.name));
-        let watts: u32 = on.iter().map(|one| one.build.max_watts).sum();
-        if watts > cap && !foreign {
+        let ours = on.iter().filter(|one| !self.judge.hands.is_lit(&one.build.name));
+        let watts: u32 = ours.map(|one| one.build.max_watts).sum();
+        if watts > cap {
             self.violate("F20", format!("rack {rack} may draw {cap} W and draws up to {watts} W"));
         }
     }
@@ -163,8 +184,10 @@ impl State {
             HostRecord::Status => {
                 let Ok(status) = serde_json::from_slice::<BareMetalNodeStatus>(value) else { return };
                 let before = self.judge.phases.insert(host.to_owned(), status.phase);
+                self.take_over(host);
                 if before != Some(status.phase) {
                     self.judge.moved.insert(host.to_owned(), self.now);
+                    self.judge.wellness.moved(host, status.phase, self.now);
                     let text = format!("{process}: {host} is {}: {}", status.phase, status.reason);
                     self.say(&text);
                     self.judge_phase(host, &status);
@@ -193,7 +216,7 @@ impl State {
     /// What a stored phase claims must be true, as far as a watcher could see it.
     fn judge_phase(&mut self, host: &str, status: &BareMetalNodeStatus) {
         let Some(machine) = self.machines.get(host) else { return };
-        let visible = self.frozen.is_none();
+        let visible = self.shows_now();
         let renews = machine.kubelet.is_some();
         match status.phase {
             Phase::Idle | Phase::ConfirmingOff if renews && visible && self.nodes.contains_key(host) => {
@@ -221,34 +244,15 @@ impl State {
     /// A host is claimed: its pool may not become larger than it may be.
     fn judge_start(&mut self, host: &str) {
         let Some(pool) = self.judge.pools.get(host).cloned() else { return };
-        let Some(max) = self.judge.most.get(&pool).copied() else { return };
-        let up = |phase: Phase| match phase {
-            Phase::Reserved
-            | Phase::PreparingBoot
-            | Phase::PowerRequested
-            | Phase::Powered
-            | Phase::Booting
-            | Phase::Joining
-            | Phase::Serving
-            | Phase::Degraded => true,
-            Phase::Enrolling
-            | Phase::Idle
-            | Phase::Lost
-            | Phase::Cordoned
-            | Phase::Evicting
-            | Phase::Drained
-            | Phase::Stopping
-            | Phase::ForcingOff
-            | Phase::ConfirmingOff
-            | Phase::Backoff
-            | Phase::Quarantined => false,
+        let Some(max) = self.judge.bounds.get(&pool).map(|bounds| bounds.most_since(self.settled())) else {
+            return;
         };
         let count = self
             .judge
             .phases
             .iter()
-            .filter(|(name, phase)| self.judge.pools.get(*name) == Some(&pool) && up(**phase))
-            .filter(|(name, _)| !self.judge.foreign.contains_key(*name))
+            .filter(|(name, phase)| self.judge.pools.get(*name) == Some(&pool) && is_up(**phase))
+            .filter(|(name, _)| !self.judge.hands.hold(name))
             .filter(|(name, _)| !self.judge.maintained.contains(*name))
             .count();
         if count > max as usize {
@@ -259,10 +263,12 @@ impl State {
     /// Nobody is given up on the ground of a view that cannot be trusted.
     fn judge_intent(&mut self, host: &str, intent: &Intent) {
         if intent.want == muster_model::host::Switch::On {
+            self.judge.given_up.remove(host);
             return;
         }
-        if let (Some(pool), true) = (self.judge.pools.get(host).cloned(), self.wished == 0) {
-            let least = self.judge.least.get(&pool).copied().unwrap_or(0);
+        self.judge.given_up.insert(host.to_owned(), self.now);
+        if let Some(pool) = self.judge.pools.get(host).cloned() {
+            let least = self.judge.bounds.get(&pool).map_or(0, |bounds| bounds.least_since(self.settled()));
             let serving = |(name, phase): &(&String, &Phase)| {
                 self.judge.pools.get(*name) == Some(&pool)
                     && phase.state() == muster_model::host::State::Ready
@@ -294,6 +300,9 @@ impl State {
         if lasted(Outage::NoPods).is_some_and(|age| age > 1_000) && several {
             return self.violate("F2", format!("{host} is given up while 0 pods are seen anywhere"));
         }
+        if lasted(Outage::OldView).is_some_and(|age| age > 1_000) && self.is_old_for_sure() {
+            return self.violate("F3", format!("{host} is given up on an old copy of the cluster"));
+        }
         if lasted(Outage::ApiSlow).is_some_and(|age| age > 60_000) {
             return self.violate("F16", format!("{host} is given up while the API server is slow"));
         }
@@ -311,14 +320,16 @@ impl State {
             let last = self.machines.get(name).and_then(|one| one.renewed(self.now));
             silent += u32::from(last.is_none_or(|last| age(last) > 120_000));
         }
-        if silent > 3 && silent * 100 > all * 60 && self.frozen.is_none() {
+        if silent > 3 && silent * 100 > all * 60 && self.shows_now() {
             self.violate("F16", format!("{host} is given up while {silent} of {all} nodes are silent"));
         }
     }
 
     /// What must be true at any time.
     pub(super) fn audit(&mut self) {
+        self.take_all_over();
         self.audit_progress();
+        self.audit_return();
         self.audit_idle();
         let quiet = self.outages.is_empty() && self.wished == 0;
         if !quiet {
@@ -413,10 +424,10 @@ impl State {
         }
         let wasted = self.judge.idle.iter().find(|(name, since)| {
             let Some(pool) = self.judge.pools.get(*name) else { return false };
-            let spare =
-                serving.get(pool).copied().unwrap_or(0) > self.judge.floor.get(pool).copied().unwrap_or(0);
+            let floor = self.judge.bounds.get(pool).map_or(0, |bounds| bounds.floor_since(self.now - WASTED));
+            let spare = serving.get(pool).copied().unwrap_or(0) > floor;
             let well = self.machines.get(*name).is_some_and(|one| one.on && one.quirks.is_empty());
-            let ours = !self.judge.foreign.contains_key(*name)
+            let ours = !self.judge.hands.hold(name)
                 && !self.judge.maintained.contains(*name)
                 && !self.protected.contains(*name)
                 && !self.judge.triggered.contains(pool);
@@ -470,6 +481,24 @@ impl State {
         }
     }
 
+    /// What a decision to give this node up was made on, if that was a view that lacks pods or shows the cluster as it was.
+    fn wrong_ground(&self, node: &str) -> Option<(&'static str, &'static str)> {
+        let decided = self.judge.given_up.get(node).copied()?;
+        let during = |outage| self.outage_since.get(&outage).is_some_and(|since| decided > since + SECOND);
+        if during(Outage::OldView) && self.is_old_for_sure() {
+            return Some(("F3", "an old copy of the cluster"));
+        }
+        let lacks = during(Outage::NoPods) || during(Outage::HalfThePods);
+        (lacks && self.hides_a_pod()).then_some(("F2", "a view that lacks pods"))
+    }
+
+    /// A pod is told to go.
+    pub(super) fn judge_eviction(&mut self, process: &str, pod: &str, node: &str) {
+        if let Some((row, what)) = self.wrong_ground(node) {
+            self.violate(row, format!("{process} evicts pod {pod} of {node}, which was given up on {what}"));
+        }
+    }
+
     /// A call that was made at `sent` reaches a machine.
     pub(super) fn judge_call(
         &mut self,
@@ -496,7 +525,7 @@ impl State {
                 && !node.unschedulable
                 && !node.taints.values().any(|(_, effect)| *effect == muster_model::k8s::Effect::NoSchedule)
         });
-        if action.interrupts() && open && self.frozen.is_none() {
+        if action.interrupts() && open && self.shows_now() {
             self.violate("F10", format!("{action} of {machine} while its node takes pods"));
         }
         let stopping = self.machines.get(machine).is_some_and(|one| one.stopping);
@@ -523,6 +552,9 @@ impl State {
         let runs = self.machines.get(machine).is_some_and(|one| one.on && one.os);
         if action.interrupts() && runs && self.protected.contains(machine) {
             self.violate("F22", format!("{action} of {machine}, where Muster itself runs"));
+        }
+        if let Some((row, what)) = self.wrong_ground(machine).filter(|_| action.interrupts()) {
+            self.violate(row, format!("{action} of {machine}, which was given up on {what}"));
         }
         let minute = self.judge.second(now) * 59;
         let asked = self.judge.asked.entry(machine.to_owned()).or_default();

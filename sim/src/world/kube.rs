@@ -9,13 +9,16 @@ use async_trait::async_trait;
 use muster_model::{
     Clock as _, Duration, Known, Timestamp,
     k8s::{Objects, Pod},
-    observe::{ActError, Acted, ClusterPort, ClusterView, NodeAction, NotSynced, Waiting},
+    observe::{ActError, Acted, ClusterPort, ClusterView, NodeAction, NotSynced, Waiting, is_behind},
     pool::{Comparator, Trigger},
     slowness::{SLOW, Slowness},
     trigger::{Finding, Triggers},
 };
 
-use super::{Outage, ProcessClock, World, state::State};
+use super::{
+    Outage, ProcessClock, World,
+    state::{Old, State},
+};
 
 /// The cluster as one process sees it.
 #[derive(Debug)]
@@ -62,12 +65,78 @@ impl State {
             renewed: Arc::new(renewed.collect()),
             guarded: Arc::new(self.guarded()),
             objects,
+            revisions: KINDS.map(|kind| (kind, self.number)).into(),
             ..ClusterView::default()
         }
     }
+
+    /// What a stale replica will show.
+    pub(super) fn keep_view(&mut self) {
+        let start = self.start;
+        self.kept = Some(self.fresh_view(|at| start.saturating_add(at)));
+    }
+
+    /// Watchers come to a stale replica, or away from it.
+    pub(super) fn show_old(&mut self) {
+        if !self.has(Outage::OldView) {
+            self.old = None;
+            self.touch();
+        } else if self.old.is_none() {
+            // A copy that is older than nothing that was noted is one that nobody can tell from the cluster as it is.
+            let noted = self.noted;
+            let Some(kept) = self.kept.take().filter(|kept| revision(kept) < noted) else { return };
+            // It is another view than the last one, with objects that are older.
+            let (since, seen) = (self.now, self.number);
+            self.number += 1;
+            let number = self.number;
+            self.old = Some(Old { since, view: ClusterView { number, ..kept }, seen });
+            self.shown.send_replace(number);
+        }
+    }
+
+    /// Whether a stale replica shows less than was noted by everybody, so that whoever starts now can know.
+    pub(super) fn is_old_for_sure(&self) -> bool {
+        self.old.as_ref().is_some_and(|old| old.revision() < self.noted)
+    }
+
+    /// Whether a cache that lost every second pod lost one that runs for somebody.
+    pub(super) fn hides_a_pod(&self) -> bool {
+        self.pods.values().step_by(2).any(|pod| pod.node.is_some() && pod.is_live() && !pod.is_daemon())
+    }
 }
 
+impl Old {
+    /// How far the cluster had come.
+    fn revision(&self) -> u64 {
+        revision(&self.view)
+    }
+}
+
+fn revision(view: &ClusterView) -> u64 {
+    view.revisions.values().copied().max().unwrap_or(0)
+}
+
+/// Kinds that say how far they have come.
+const KINDS: [&str; 2] = ["nodes", "pods"];
+
 impl Port {
+    /// What a stale replica shows. Whose connections were open before it has seen more than that; whoever starts now has not.
+    fn old_view(&self, old: Old, now: u64) -> ClusterView {
+        let (noted, revision) = (self.clock.noted(), old.revision());
+        let saw_more = self.since < old.since && revision < old.seen;
+        let behind = saw_more.then(|| Arc::from(is_behind(KINDS[0], revision, old.seen)));
+        ClusterView { fresh_at: noted(Duration::from_millis(now)), behind, ..self.by_own_clock(old.view) }
+    }
+
+    /// A view that was kept with true times, as this process would have noted them.
+    fn by_own_clock(&self, view: ClusterView) -> ClusterView {
+        let (start, noted) = (self.world.timeline().start(), self.clock.noted());
+        let ours = |at: Timestamp| noted(at.since(start));
+        let renewed = view.renewed.iter().map(|(node, at)| (Arc::clone(node), ours(*at)));
+        let (fresh_at, renewed) = (ours(view.fresh_at), Arc::new(renewed.collect()));
+        ClusterView { fresh_at, renewed, ..view }
+    }
+
     /// A renewal from before this process began to watch is one that it has not seen.
     fn forget_older(&self, view: &mut ClusterView) {
         let since = self.clock.noted()(Duration::from_millis(self.since));
@@ -109,14 +178,11 @@ impl ClusterPort for Port {
                 };
                 return Err(NotSynced { total: 17, waiting: vec![waiting] });
             }
-            Some((_, view)) => {
-                let (start, noted) = (state.start, self.clock.noted());
-                let ours = |at: Timestamp| noted(at.since(start));
-                let renewed = view.renewed.iter().map(|(node, at)| (Arc::clone(node), ours(*at)));
-                let (fresh_at, renewed) = (ours(view.fresh_at), Arc::new(renewed.collect()));
-                ClusterView { fresh_at, renewed, ..view }
-            }
-            None => state.fresh_view(self.clock.noted()),
+            Some((_, view)) => self.by_own_clock(view),
+            None => match state.old.clone() {
+                Some(old) => self.old_view(old, state.now),
+                None => state.fresh_view(self.clock.noted()),
+            },
         };
         self.forget_older(&mut view);
         let slow = state.outage_since.get(&Outage::ApiSlow).copied();
@@ -161,6 +227,9 @@ impl ClusterPort for Port {
         }
         let acted = state.act(node, action)?;
         if acted == Acted::Done {
+            if let NodeAction::Evict { uid, .. } = action {
+                state.judge_eviction(&self.process, uid, node);
+            }
             let subject = match action {
                 NodeAction::Evict { pod, .. } => format!("pod {} on {node}", pod.name),
                 NodeAction::AddTaint(taint) => format!("{node} {}", taint.key),

@@ -8,11 +8,13 @@
 //! Nothing in here decides anything that Muster decides; the [`judge`] knows what must never happen.
 
 mod bmc;
+mod bounds;
 mod cluster;
 pub mod disturbance;
 pub mod fleet;
 pub mod fuzz;
 mod grant;
+mod hands;
 mod judge;
 mod kube;
 mod machine;
@@ -27,6 +29,7 @@ mod store;
 pub mod timeline;
 pub mod trace;
 pub mod trouble;
+mod wellness;
 mod workload;
 
 use std::{
@@ -121,6 +124,11 @@ impl World {
         self.state().judge.caps.insert(rack.to_owned(), watts);
     }
 
+    /// Nobody can read this machine's power.
+    pub fn hide_power(&self, host: &str) {
+        self.state().judge.blind.insert(host.to_owned());
+    }
+
     /// A host serves a pool.
     pub fn belongs(&self, host: &str, pool: &str) {
         self.state().judge.pools.insert(host.to_owned(), pool.to_owned());
@@ -129,14 +137,8 @@ impl World {
     /// A pool has so few and so many nodes, and has triggers or not.
     pub fn pool_may(&self, pool: &str, (min, max): (u32, u32), triggered: bool) {
         let mut state = self.state();
-        let least = state.judge.least.entry(pool.to_owned()).or_insert(min);
-        *least = min.min(*least);
-        let floor = state.judge.floor.entry(pool.to_owned()).or_default();
-        *floor = min.max(*floor);
-        // What was allowed a moment ago may still be under way.
-        let most = state.judge.most.entry(pool.to_owned()).or_default();
-        *most = max.max(*most);
-        state.judge.present.insert(pool.to_owned(), max);
+        let now = state.now;
+        state.judge.bounds.entry(pool.to_owned()).or_default().set((min, max), now);
         if triggered {
             state.judge.triggered.insert(pool.to_owned());
         }
@@ -148,7 +150,7 @@ impl World {
     }
 
     /// Looks at what must be true once nothing has gone wrong for a while: nobody waits for what is free.
-    pub fn judge_rest(&self, free: &[&site::HostSetting]) {
+    pub fn judge_rest(&self, hosts: &[site::HostSetting]) {
         let mut state = self.state();
         if !state.outages.is_empty() || state.wished > 0 {
             return;
@@ -163,24 +165,40 @@ impl World {
             })
             .collect();
         for (uid, milli_cpu, selector) in waiting {
-            let fits = |host: &&&site::HostSetting| {
+            let fits = |host: &&site::HostSetting| {
                 let pool_fits = selector.get("nodepool").is_none_or(|pool| *pool == host.pool);
-                let quirks = state.machines.get(&host.machine.name).is_some_and(|one| one.quirks.is_empty());
                 let up = state.judge.phases.iter().filter(|(name, phase)| {
                     state.judge.pools.get(*name) == Some(&host.pool)
                         && !matches!(phase.state(), muster_model::host::State::Off)
                 });
-                let room = state.judge.present.get(&host.pool).is_none_or(|most| up.count() < *most as usize);
+                let most = state.judge.bounds.get(&host.pool).map_or(u32::MAX, bounds::Bounds::most);
+                let room = up.count() < most as usize;
                 let rack = host.machine.rack.as_ref();
                 let capped = rack.is_some_and(|rack| state.judge.caps.contains_key(rack));
-                pool_fits && quirks && room && !capped && milli_cpu < host.machine.milli_cpu
+                let free = state.is_free(&host.machine.name);
+                pool_fits && free && room && !capped && milli_cpu < host.machine.milli_cpu
             };
-            let host = free.iter().find(fits).map(|host| host.machine.name.clone());
+            let host = hosts.iter().find(fits).map(|host| host.machine.name.clone());
             if let Some(host) = host {
                 state.violate("F4", format!("pod {uid} waits although host {host} is free"));
                 return;
             }
         }
+    }
+
+    /// Connects every BMC with its own machine.
+    pub fn put_cables_right(&self) {
+        self.state().put_cables_right();
+    }
+
+    /// Hosts that a person has to see to now that trouble is over.
+    pub fn wait_for_people(&self) -> std::collections::BTreeSet<String> {
+        self.state().wait_for_people()
+    }
+
+    /// How many machines are in other hands than ours, of how many: there they are judged by less.
+    pub fn in_other_hands(&self) -> (usize, usize) {
+        self.state().in_other_hands()
     }
 
     /// Looks at the end of a day whether anybody is kept up for nobody.

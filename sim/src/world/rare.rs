@@ -38,7 +38,33 @@ const RARITIES: [Rarity; 8] = [
     Rarity::Some(Class::People),
 ];
 
+/// So many days in a hundred meet a stale replica, and so many of those that are full of wrong views.
+const OLD_SHARE: u64 = 8;
+const OLD_FOCUSED: u64 = 40;
+/// Of them so many begin with a process that knows nothing but what was written down.
+const RESTARTED: u64 = 60;
+
 impl Day {
+    /// A replica that stands still, and often somebody who starts and sees nothing else. It is over well before what it shows is
+    /// believed, which is an hour after it was first met.
+    pub(super) fn old_views(&mut self, dice: &mut Random) {
+        let share = if self.focus.contains(&Class::Views) { OLD_FOCUSED } else { OLD_SHARE };
+        let (first, latest) = (CALM_START.saturating_add(LAST), self.calm.saturating_sub(LAST));
+        if (!self.focus.is_empty() && !self.focus.contains(&Class::Views))
+            || !dice.percent(share)
+            || latest <= first
+        {
+            return;
+        }
+        let at = Duration::from_millis(dice.between(first.millis(), latest.millis()));
+        let lasts = Duration::from_secs(dice.between(120, 3_000));
+        self.add(at, lasts, What::Outage(Outage::OldView));
+        if dice.percent(RESTARTED) {
+            let after = Duration::from_secs(dice.between(0, lasts.millis() / 2_000));
+            self.add(at.saturating_add(after), Duration::from_secs(20), What::KillLeader);
+        }
+    }
+
     /// Adds something rare if this is one of the days that have it.
     pub(super) fn rarities(&mut self, dice: &mut Random) {
         let latest = self.calm.saturating_sub(LAST);

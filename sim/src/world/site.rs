@@ -164,6 +164,9 @@ impl Simulation {
         self.pools = site.pools.iter().map(|pool| pool.name.clone()).collect();
         for host in &site.hosts {
             self.world().belongs(&host.machine.name, &host.pool);
+            if host.wires == Wires::Wol {
+                self.world().hide_power(&host.machine.name);
+            }
         }
         for (place, pool) in site.pools.iter().enumerate() {
             let auto = &pool.spec["autoscaling"];

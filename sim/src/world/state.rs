@@ -63,12 +63,25 @@ pub(super) enum Event {
     Reconcile {
         workload: String,
     },
+    /// The cluster as it is now is what a stale replica will show.
+    Keep,
+    /// What is seen now will have been noted by then.
+    Noted,
     Begin {
         place: usize,
     },
     End {
         place: usize,
     },
+}
+
+/// The cluster as it was, and who has seen more of it.
+#[derive(Debug, Clone)]
+pub(super) struct Old {
+    pub since: u64,
+    pub view: ClusterView,
+    /// How far the cluster had come when the old copy was shown first.
+    pub seen: u64,
 }
 
 /// What is there. Times are true milliseconds since the world began.
@@ -99,6 +112,11 @@ pub(super) struct State {
     pub objects: Option<Arc<Objects>>,
     /// What watchers see while the API server is silent.
     pub frozen: Option<(u64, ClusterView)>,
+    /// What a stale replica will show, and what one shows now, with the moment since when it does.
+    pub kept: Option<ClusterView>,
+    pub old: Option<Old>,
+    /// How far the cluster had come when everybody who watched it noted that.
+    pub noted: u64,
     pub scheduling: bool,
     /// Whether BMCs measure watts.
     pub metered: bool,
@@ -135,6 +153,9 @@ impl State {
             shown: tokio::sync::watch::Sender::new(1),
             objects: None,
             frozen: None,
+            kept: None,
+            old: None,
+            noted: 0,
             scheduling: false,
             metered: false,
             signals: BTreeMap::new(),
@@ -163,11 +184,16 @@ impl State {
         self.outages.contains_key(&outage)
     }
 
+    /// Whether watchers see the cluster as it is.
+    pub(super) const fn shows_now(&self) -> bool {
+        self.frozen.is_none() && self.old.is_none()
+    }
+
     /// Something that the cluster shows is different now.
     pub(super) fn touch(&mut self) {
         self.number += 1;
         self.objects = None;
-        if self.frozen.is_none() {
+        if self.shows_now() {
             self.shown.send_replace(self.number);
         }
         if !self.scheduling {
@@ -243,6 +269,8 @@ impl State {
             Event::PodEnds { uid } => self.pod_ends(&uid),
             Event::Schedule => self.schedule(),
             Event::Reconcile { workload } => self.reconcile(&workload),
+            Event::Keep => self.keep_view(),
+            Event::Noted => self.noted = self.number,
             Event::Begin { place } => self.begin(place),
             Event::End { place } => self.end(place),
         }
@@ -267,6 +295,9 @@ impl State {
         (machine.on, machine.turned_at, machine.os, machine.stopping) = (on, now, false, false);
         machine.boots += u32::from(on);
         self.say(&format!("machine {name} is {}", if on { "on" } else { "off" }));
+        if !on {
+            self.judge.hands.darken(name);
+        }
         self.stop_kubelet(name);
         if on {
             self.boot(name);

@@ -219,7 +219,7 @@ impl Day {
                 What::Swap { one, other }
             }
             78..=83 => return self.add(at, minutes(2), What::KillLeader),
-            84..=86 if self.processes > 1 => return self.add(at, minutes(3), What::PauseLeader),
+            84..=86 if self.processes > 1 => return self.pause(at),
             84..=88 => return self.add(at, minutes(10), What::CutLeader),
             89..=91 => return self.add(at, minutes(20), What::StoreDown),
             92..=93 => {
@@ -230,13 +230,28 @@ impl Day {
             95..=96 => {
                 let pool = dice.pick(&self.site.pools).name.clone();
                 let hosts = self.site.hosts.len() as u64;
-                What::Bounds { pool, min: 0, max: u32::try_from(dice.between(0, hosts)).unwrap_or(0) }
+                let max = u32::try_from(dice.between(0, hosts)).unwrap_or(0);
+                What::Bounds { pool, min: self.least(at, max), max }
             }
             97 => What::Freeze,
             98 => What::Maintenance { host: self.some_host(dice) },
             _ => What::Cordon { machine: self.some_host(dice) },
         };
         self.add(at, lasts, what);
+    }
+
+    /// The leader stands still: for a moment, or until long after its lease is over, be that of 19 seconds or ten times that.
+    fn pause(&mut self, at: Duration) {
+        let mut dice = Random::new(self.seed ^ at.millis()).fork("pause");
+        let lasts = Duration::from_secs(dice.between(10, 600)).min(self.calm.saturating_sub(at));
+        self.add(at, lasts, What::PauseLeader);
+    }
+
+    /// A minimum beside a maximum that somebody edits in: often none.
+    fn least(&self, at: Duration, max: u32) -> u32 {
+        let mut dice = Random::new(self.seed ^ at.millis()).fork("least");
+        let min = dice.between(0, u64::from(max));
+        if dice.percent(50) { 0 } else { u32::try_from(min).unwrap_or(0) }
     }
 
     fn quirk(&mut self, at: Duration, lasts: Duration, machine: String, quirk: Quirk) {
