@@ -82,14 +82,15 @@ impl State {
             self.old = None;
             self.touch();
         } else if self.old.is_none() {
-            // A copy that is older than nothing that was noted is one that nobody can tell from the cluster as it is.
-            let noted = self.noted;
-            let Some(kept) = self.kept.take().filter(|kept| revision(kept) < noted) else { return };
+            if self.kept.is_none() {
+                self.keep_view();
+            }
             // It is another view than the last one, with objects that are older.
             let (since, seen) = (self.now, self.number);
             self.number += 1;
             let number = self.number;
-            self.old = Some(Old { since, view: ClusterView { number, ..kept }, seen });
+            let kept = self.kept.take();
+            self.old = kept.map(|view| Old { since, view: ClusterView { number, ..view }, seen });
             self.shown.send_replace(number);
         }
     }
@@ -108,12 +109,8 @@ impl State {
 impl Old {
     /// How far the cluster had come.
     fn revision(&self) -> u64 {
-        revision(&self.view)
+        self.view.revisions.values().copied().max().unwrap_or(0)
     }
-}
-
-fn revision(view: &ClusterView) -> u64 {
-    view.revisions.values().copied().max().unwrap_or(0)
 }
 
 /// Kinds that say how far they have come.
