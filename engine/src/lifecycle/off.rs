@@ -1,7 +1,7 @@
 //! The state `off`: enrolling, idle, reserved.
 
 use muster_model::{
-    Timestamp,
+    Known, Timestamp,
     host::{
         BootProof, BootProofBy, Cause, ConditionType, DriverKind, Intent, NodeAtOff, OnUnexpectedOn, OpKind,
         Phase, Presence, Switch,
@@ -31,13 +31,19 @@ pub(super) fn enrolling(mut turn: Turn<'_>) -> Step {
         if let Some((cause, reason)) = turn.newly_wanted_off() {
             return off_by_hand(turn, cause, &reason);
         }
-        return turn.stay_by(Rule::Row(3), "it is on and 0 nodes of it have joined; left alone");
+        let text = "it is on and 0 nodes of it have joined; left alone";
+        text.clone_into(&mut turn.status.reason);
+        return turn.stay_by(Rule::Row(3), text);
     }
     // Who answers is not given up because a cluster does not.
     let answers = turn.power().is_some() || turn.presence().is_some();
-    if turn.is_overdue() && turn.node().is_none() && answers {
-        return turn
-            .stay("it answers, and 0 clusters say whether its node is alive; waiting for 1 that does");
+    if let Known::Unknown { why, .. } = &turn.seen.node
+        && (turn.is_off_twice() || (turn.is_overdue() && answers))
+    {
+        let text = format!("it answers, and 0 clusters say whether its node is alive: {why}");
+        turn.status.reason.clone_from(&text);
+        turn.condition(ConditionType::Ready, Some(false), "NodeUnknown", &text);
+        return turn.stay(text);
     }
     if turn.is_overdue() {
         let limit = turn.settings().limits.enrol;

@@ -323,6 +323,13 @@ fn a_machine_that_answers_is_not_given_up_for_want_of_its_cluster() {
     let waits = step(&state, &alone(400, seen_power(Power::Off, at(400))), at(400));
     assert_eq!(waits.state.phase(), Phase::Enrolling, "a BMC alone proves nothing: {}", waits.reason);
     assert!(waits.reason.contains("0 clusters say whether its node is alive"), "{}", waits.reason);
+    // People are told as soon as two readings agree, where they look.
+    let told = step(&state, &alone(60, seen_power(Power::Off, at(60))), at(60)).state.status;
+    assert!(told.reason.contains("0 clusters say whether its node is alive: silence"), "{}", told.reason);
+    assert_eq!(
+        find_condition(&told.conditions, ConditionType::Ready).map(|one| &*one.reason),
+        Some("NodeUnknown")
+    );
     let proved = step(&waits.state, &evidence(at(460)), at(460));
     assert_eq!((proved.rule, proved.state.phase()), (Rule::Row(2), Phase::Idle), "once its cluster is there");
     // One that answers and is on is not given up; one that says nothing is.
