@@ -29,8 +29,10 @@ pub(super) fn backing_off(mut turn: Turn<'_>, acknowledged: bool) -> Step {
     turn.ask_probe();
     if turn.is_off_proved() {
         let count = turn.status.backoff_count;
-        // It ran since its power was last asked for: who took its power was not asked by us.
-        if turn.is_boot_proved() {
+        // It ran since its power was last asked for: who took its power was not asked by us. A person who has seen to it since
+        // it failed knows that it is off.
+        let seen_to = turn.status.acknowledged.is_some_and(|at| at >= turn.status.state_since);
+        if turn.is_boot_proved() && !seen_to {
             turn.note_off_by_hand();
         }
         turn.rest();

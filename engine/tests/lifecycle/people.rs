@@ -567,6 +567,15 @@ fn a_machine_left_on_for_a_person_and_switched_off_stays_off() {
     let off = step(&lost, &wished(5), at(5));
     assert_eq!((off.rule, off.state.phase()), (Rule::Row(27), Phase::Idle), "{}", off.reason);
     stays(&off.state);
+    // Whoever has seen to it since it was given up knows that it is off.
+    lost.status.acknowledged = Some(at(0));
+    lost.status.state_since = at(-10);
+    let off = step(&lost, &wished(5), at(5)).state;
+    assert_eq!((off.phase(), off.status.held_until), (Phase::Idle, None));
+    assert_eq!(step(&off, &wished(10), at(10)).state.phase(), Phase::Reserved);
+    // What was said before that is about something else.
+    lost.status.acknowledged = Some(at(-20));
+    stays(&step(&lost, &wished(5), at(5)).state);
     // One that never came up is tried again.
     lost.status.boot_proof = None;
     let off = step(&lost, &wished(5), at(5)).state;
