@@ -280,11 +280,13 @@ fn node_and_pods(
             };
             let pods = match &node {
                 // Whoever is bound to a node that somebody deleted may still run there, and what is guarded is so without one.
-                NodeView::Absent => {
-                    gone.or_else(|| nodes::named(name, spec)).map_or_else(PodsView::default, |gone| {
-                        nodes::pods_seen(index, gone, kept, memo.blocked_by.as_deref(), now)
-                    })
-                }
+                NodeView::Absent => match gone {
+                    Some(gone) => nodes::pods_seen(index, gone, kept, memo.blocked_by.as_deref(), now),
+                    None => PodsView {
+                        guarded: index.view.guard_of(nodes::named(name, spec)).map(ToString::to_string),
+                        ..PodsView::default()
+                    },
+                },
                 NodeView::Present(node) => {
                     nodes::pods_seen(index, &node.name, kept, memo.blocked_by.as_deref(), now)
                 }

@@ -181,10 +181,10 @@ fn is_unschedulable(pod: &Pod) -> bool {
     condition.is_some_and(|one| &*one.status == "False" && &*one.reason == "Unschedulable")
 }
 
-/// What the node of a host will be called, where its spec says so, whether it was ever there or not.
-pub(super) fn named<'s>(host: &'s str, spec: &'s BareMetalNodeSpec) -> Option<&'s str> {
-    let by_name = spec.node_match.by == MatchBy::Name;
-    by_name.then(|| spec.node_match.value.as_deref().unwrap_or(host))
+/// What the node of a host is called as far as its record tells, whether it was ever seen or not: most are called as their
+/// hosts. Asked only for what keeps power where it is, so that a name that is another's costs no more than that.
+pub(super) fn named<'s>(host: &'s str, spec: &'s BareMetalNodeSpec) -> &'s str {
+    spec.node_match.value.as_deref().filter(|_| spec.node_match.by == MatchBy::Name).unwrap_or(host)
 }
 
 /// The node as the lifecycle wants it.

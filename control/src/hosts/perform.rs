@@ -349,8 +349,9 @@ async fn in_the_way(scene: &Scene<'_>) -> Option<(&'static str, String)> {
         return Some(("NodeGuarded", format!("its node stays: {why}")));
     }
     // A node that the view does not show may have joined since.
-    let known = scene.status.kubernetes_node.as_deref().or_else(|| nodes::named(scene.name, scene.spec));
-    match recount::ask(scene.shared, scene.name, scene.spec, known, sight).await? {
+    let known = scene.status.kubernetes_node.as_deref();
+    let known = known.unwrap_or_else(|| nodes::named(scene.name, scene.spec));
+    match recount::ask(scene.shared, scene.name, scene.spec, Some(known), sight).await? {
         Ok(pods) if pods.total() == 0 => None,
         Ok(pods) => {
             let why = format!("{} pods came onto its node since it was drained", pods.total());
@@ -363,8 +364,8 @@ async fn in_the_way(scene: &Scene<'_>) -> Option<(&'static str, String)> {
 /// Why nothing may be taken from its node.
 fn guard(scene: &Scene<'_>, sight: &Sight) -> Option<String> {
     let seen = sight.index.clear_node(scene.name, scene.spec).map(Node::name);
-    let node =
-        seen.or(scene.status.kubernetes_node.as_deref()).or_else(|| nodes::named(scene.name, scene.spec))?;
+    let node = seen.or(scene.status.kubernetes_node.as_deref());
+    let node = node.unwrap_or_else(|| nodes::named(scene.name, scene.spec));
     let newest = sight.port.view();
     newest.as_ref().unwrap_or(&sight.index.view).guard_of(node).map(ToString::to_string)
 }
