@@ -169,16 +169,22 @@ async fn a_wish_for_on_does_not_taint_a_node_that_serves() {
     nothing_was_done(&world);
 }
 
-/// A drain is under way when its pool is told to advise: nothing more is evicted, its time stands still, and it goes on from
-/// there when the pool may act again.
-#[tokio::test(start_paused = true)]
-async fn a_drain_stands_still_while_its_pool_advises() {
+/// A world in which `h1` is being drained and a budget keeps a pod there.
+async fn draining() -> World {
     let world = World::new().await;
     world.serving("h1").await;
     world.pod("web-1", "h1", 10);
     world.outside.state().budget = Some("PodDisruptionBudget default/web".into());
     world.want("h1", Switch::Off, "i-off").await;
     world.until("h1", Phase::Evicting, 30).await;
+    world
+}
+
+/// A drain is under way when its pool is told to advise: nothing more is evicted, its time stands still, and it goes on from
+/// there when the pool may act again.
+#[tokio::test(start_paused = true)]
+async fn a_drain_stands_still_while_its_pool_advises() {
+    let world = draining().await;
     world.pass(60).await;
     advises(&world, true);
     world.pass(5).await;
@@ -198,12 +204,7 @@ async fn a_drain_stands_still_while_its_pool_advises() {
 /// Or a person says how it is to be.
 #[tokio::test(start_paused = true)]
 async fn a_drain_that_stands_still_is_ended_by_a_person() {
-    let world = World::new().await;
-    world.serving("h1").await;
-    world.pod("web-1", "h1", 10);
-    world.outside.state().budget = Some("PodDisruptionBudget default/web".into());
-    world.want("h1", Switch::Off, "i-off").await;
-    world.until("h1", Phase::Evicting, 30).await;
+    let world = draining().await;
     advises(&world, true);
     world.pass(60).await;
     assert!(world.outside.state().cordon("h1").0);

@@ -207,14 +207,20 @@ async fn hosts_that_are_talked_to_without_a_check_are_counted_by_how() {
     assert_eq!(counted(&world), [("plain-http", 2)]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_refusal_behind_a_silent_driver_stops_all_calls_too() {
+/// A world in which `h1` can be reached in two ways.
+async fn by_redfish_or_ipmi() -> World {
     let world = World::new().await;
     world
         .register("h1", |spec| {
             spec.drivers = vec![DriverSpec::new(DriverKind::Redfish), DriverSpec::new(DriverKind::Ipmi)];
         })
         .await;
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_behind_a_silent_driver_stops_all_calls_too() {
+    let world = by_redfish_or_ipmi().await;
     let mut state = world.outside.state();
     let machine = state.machines.get_mut("h1").unwrap();
     machine.denies = true;
@@ -228,12 +234,7 @@ async fn a_refusal_behind_a_silent_driver_stops_all_calls_too() {
 /// A first driver that is out of reach keeps nobody from learning who the machine is.
 #[tokio::test(start_paused = true)]
 async fn the_driver_that_answers_says_who_the_machine_is() {
-    let world = World::new().await;
-    world
-        .register("h1", |spec| {
-            spec.drivers = vec![DriverSpec::new(DriverKind::Redfish), DriverSpec::new(DriverKind::Ipmi)];
-        })
-        .await;
+    let world = by_redfish_or_ipmi().await;
     {
         let mut state = world.outside.state();
         let machine = state.machines.get_mut("h1").unwrap();
@@ -247,12 +248,7 @@ async fn the_driver_that_answers_says_who_the_machine_is() {
 
 #[tokio::test(start_paused = true)]
 async fn bm_7_10_power_on_without_effect_goes_up_the_ladder() {
-    let world = World::new().await;
-    world
-        .register("h1", |spec| {
-            spec.drivers = vec![DriverSpec::new(DriverKind::Redfish), DriverSpec::new(DriverKind::Ipmi)];
-        })
-        .await;
+    let world = by_redfish_or_ipmi().await;
     world.until("h1", Phase::Idle, 120).await;
     world.pass(130).await;
     let ignores = ["redfish", "ipmi"].into_iter().collect();
@@ -608,12 +604,7 @@ async fn bm_7_24_25_a_host_without_a_bmc_wakes_by_packet_and_is_never_called_off
 
 #[tokio::test(start_paused = true)]
 async fn the_second_driver_is_remembered_for_a_while_and_the_first_comes_back() {
-    let world = World::new().await;
-    world
-        .register("h1", |spec| {
-            spec.drivers = vec![DriverSpec::new(DriverKind::Redfish), DriverSpec::new(DriverKind::Ipmi)];
-        })
-        .await;
+    let world = by_redfish_or_ipmi().await;
     world.until("h1", Phase::Idle, 120).await;
     world.pass(130).await;
     world.outside.state().machines.get_mut("h1").unwrap().silent.insert("redfish");
